@@ -1,0 +1,180 @@
+package correlate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/crosscheck-project/crosscheck/alerting/policy"
+	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/probe/evidence"
+)
+
+// insideCheck is the current evidence of one inside check.
+type insideCheck struct {
+	check policy.Check
+	cur   evidence.Stored
+}
+
+// facts returns the evidence if it may be judged by: valid, and not blind.
+func (c *insideCheck) usable(now time.Time) bool {
+	return valid(&c.cur, c.check, now) && c.cur.Finding.Outcome != checks.Blind
+}
+
+// instance is one running copy of a service, as the judge knows it.
+type instance struct {
+	name      string
+	workers   []*insideCheck // kind workers; configuration allows one
+	listeners []*insideCheck // kind port, one per declared listener
+	pinned    []*outsideCheck
+	// served holds the generations that have served, whoever saw it. Bounded:
+	// only the newest is kept.
+	served string
+	// standing is the last decision that was not "keep".
+	standing finding
+	// lost: the last decision the inside could make was a broken one, and it
+	// has shown nothing since.
+	lost bool
+}
+
+// finding is what the table decides of one instance.
+type finding struct {
+	verdict Verdict
+	proof   Proof // set if verdict is Down or Degraded
+	effects []Cause
+	at      time.Time // onset
+	page    bool
+}
+
+// insight is the reduced input of the table: what the inside shows now.
+type insight struct {
+	workers      *checks.WorkerFacts
+	workersLook  time.Time
+	served       bool
+	listeners    []listenerInsight
+	anyUsable    bool
+	configured   bool
+	outsideFails bool // looks pinned to the instance, or the service's own, fail by quorum
+	grace        time.Duration
+}
+
+type listenerInsight struct {
+	facts *checks.ListenerFacts
+	look  time.Time
+}
+
+func (i *instance) insight(now time.Time, outsideFails bool, grace time.Duration) insight {
+	in := insight{configured: len(i.workers)+len(i.listeners) > 0, outsideFails: outsideFails, grace: grace}
+	for _, w := range i.workers {
+		if w.usable(now) && w.cur.Finding.Workers != nil {
+			in.workers, in.workersLook = w.cur.Finding.Workers, w.cur.LookTime()
+			in.served = in.workers.EverServed || i.served == in.workers.Generation
+			in.anyUsable = true
+		}
+	}
+	for _, l := range i.listeners {
+		if l.usable(now) && l.cur.Finding.Listener != nil {
+			in.listeners = append(in.listeners, listenerInsight{l.cur.Finding.Listener, l.cur.LookTime()})
+			in.anyUsable = true
+		}
+	}
+	return in
+}
+
+// decideInstance is the table of one instance: a total function of what the
+// inside shows, first match wins. ok is false for "keep": nothing is proven
+// either way, what stood goes on standing.
+func decideInstance(in insight) (f finding, ok bool) {
+	if !in.anyUsable {
+		return finding{verdict: Unknown}, true
+	}
+	unbound, unboundLook, unboundProof := in.provenListeners()
+	if w := in.workers; w != nil {
+		if w.Main.State == checks.ProcGone {
+			return in.mainGone(w)
+		}
+		if proof, proven := ProveWorkers(w, in.served); proven {
+			f := broken(Down, proof, in.workersLook)
+			// Ties go to whoever owns the listener: a listener that was shut
+			// while workers lived is the cause of their churn; one that
+			// vanished because the last worker died is an effect.
+			if unbound > 0 && unboundLook.Add(-unboundProof.Ago).Before(f.at) {
+				g := broken(Down, unboundProof, unboundLook)
+				g.effects = []Cause{proof.Cause}
+				return g, true
+			}
+			if in.absentListeners() > 0 {
+				f.effects = append(f.effects, CausePortUnbound)
+			}
+			return f, true
+		}
+	}
+	switch {
+	case unbound > 0 && unbound == len(in.listeners):
+		return broken(Down, unboundProof, unboundLook), true
+	case unbound > 0:
+		return broken(Degraded, unboundProof, unboundLook), true
+	case in.absentListeners() > 0:
+		return finding{}, false // inside its window
+	case in.workers != nil && in.workers.Serving == 0:
+		return finding{}, false // inside its window, or starting
+	}
+	return finding{verdict: Up}, true
+}
+
+// mainGone decides on an instance whose main process is gone: a restart until
+// the grace has passed or the outside fails too (JUDGING section 3, last
+// paragraph); P12 if workers go on serving.
+func (in *insight) mainGone(w *checks.WorkerFacts) (finding, bool) {
+	if !in.served {
+		return finding{}, false
+	}
+	proof := Proof{Rule: "P4", Cause: CauseMainDead, Ago: w.MainGoneFor,
+		Text: fmt.Sprintf("main process %d is gone for %s and no successor appeared", w.Main.PID, round(w.MainGoneFor))}
+	switch {
+	case w.Serving > 0 && w.MainGoneFor >= in.grace && !in.outsideFails:
+		proof.Rule = "P12"
+		proof.Text = fmt.Sprintf("main process %d is gone for %s; %d workers go on serving, nothing will be respawned or reloaded",
+			w.Main.PID, round(w.MainGoneFor), w.Serving)
+		f := broken(Degraded, proof, in.workersLook)
+		f.page = false
+		return f, true
+	case w.MainGoneFor >= in.grace || in.outsideFails:
+		f := broken(Down, proof, in.workersLook)
+		if in.absentListeners() > 0 {
+			f.effects = []Cause{CausePortUnbound}
+		}
+		return f, true
+	}
+	return finding{}, false
+}
+
+func broken(v Verdict, p Proof, look time.Time) finding {
+	return finding{verdict: v, proof: p, at: look.Add(-p.Ago), page: true}
+}
+
+// provenListeners counts the listeners that P2 proves unbound and returns the
+// proof with the earliest onset.
+func (in *insight) provenListeners() (n int, look time.Time, first Proof) {
+	replacing := in.workers != nil && in.workers.Serving == 0 && in.workers.Main.State != checks.ProcGone
+	for _, l := range in.listeners {
+		p, ok := ProveListener(l.facts, replacing)
+		if !ok {
+			continue
+		}
+		if n == 0 || l.look.Add(-p.Ago).Before(look.Add(-first.Ago)) {
+			look, first = l.look, p
+		}
+		n++
+	}
+	return n, look, first
+}
+
+func (in *insight) absentListeners() int {
+	n := 0
+	for _, l := range in.listeners {
+		if !l.facts.Listening {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,100 @@
+package correlate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/crosscheck-project/crosscheck/checks"
+)
+
+// Proof is an inside proof that an instance is broken (JUDGING section 3).
+type Proof struct {
+	Rule  string
+	Cause Cause
+	// Ago is how long before the look the fault was first seen.
+	Ago time.Duration
+	// Text is the proof in words, the middle of the page's sentence.
+	Text string
+}
+
+// The windows of JUDGING section 3.
+const (
+	crashLoopChain   = 3                       // P1: at least 3 failed replacements ...
+	crashLoopSpan    = 150 * time.Millisecond  // P1: ... over at least 150 ms
+	noneLooks        = 2                       // P1, P1d: nobody serves in 2 looks
+	notReplacedFloor = 2500 * time.Millisecond // P1d, P1s: max(2.5 s, twice the learnt respawn time)
+	unboundDumps     = 3                       // P2: no LISTEN in 3 dumps ...
+	unboundSpan      = 150 * time.Millisecond  // P2: ... over at least 150 ms
+	unboundHold      = 3 * time.Second         // P2: descriptor closed instead of shut
+	nobodyFloor      = 5 * time.Second         // section 1: past the windows, main alive and nobody serving is down
+	startDeadline    = 60 * time.Second        // P10: not serving by then
+)
+
+// ProveWorkers applies the rules about workers. served says that an instance of
+// this generation has served, whoever saw it: only then can it be proven broken.
+// A main that is gone is the caller's to judge: it needs the restart grace.
+func ProveWorkers(f *checks.WorkerFacts, served bool) (Proof, bool) {
+	if f.Main.State == checks.ProcGone || f.Serving > 0 {
+		return Proof{}, false
+	}
+	if !served && !f.EverServed {
+		if f.Main.Age < startDeadline {
+			return Proof{}, false
+		}
+		return Proof{Rule: "P10", Cause: CauseNeverReady, Ago: f.Main.Age - startDeadline,
+			Text: fmt.Sprintf("main alive for %s and no worker has served yet", round(f.Main.Age))}, true
+	}
+	if f.NoneLooks < noneLooks {
+		return Proof{}, false
+	}
+	window := max(notReplacedFloor, 2*f.Respawn)
+	switch {
+	case f.Chain >= crashLoopChain && f.ChainFor >= crashLoopSpan:
+		return workersProof("P1", CauseWorkersCrashLooping, f), true
+	case f.LivingWorkers == 0 && f.Main.State == checks.ProcStopped:
+		return workersProof("P1d", CauseMainFrozen, f), true
+	case f.LivingWorkers == 0 && f.NoBirthFor >= window:
+		return workersProof("P1d", CauseWorkersDead, f), true
+	case f.NoneFor >= window && (f.Chain >= 2 || f.Chain == 1 && f.Local == checks.LocalUnanswered || f.Chain == 1 && f.Local == checks.LocalRefused):
+		return workersProof("P1s", CauseWorkersCrashLooping, f), true
+	case f.NoneFor >= max(nobodyFloor, 2*f.Respawn):
+		return workersProof("floor", nobodyCause(f), f), true
+	}
+	return Proof{}, false
+}
+
+// nobodyCause names the cause when nobody serves for longer than any window and
+// no sharper rule matched.
+func nobodyCause(f *checks.WorkerFacts) Cause {
+	for _, w := range f.Workers {
+		if w.State == checks.ProcStopped {
+			return CauseWorkersFrozen
+		}
+	}
+	if f.Died > 0 {
+		return CauseWorkersCrashLooping
+	}
+	return CauseWorkersDead
+}
+
+func workersProof(rule string, cause Cause, f *checks.WorkerFacts) Proof {
+	return Proof{Rule: rule, Cause: cause, Ago: f.NoneFor, Text: workersText(f)}
+}
+
+// ProveListener applies P2 to one declared listener. replacing says that the
+// workers own the socket and are being replaced, so that P1 decides.
+func ProveListener(f *checks.ListenerFacts, replacing bool) (Proof, bool) {
+	if f.Listening || !f.EverListening || !f.MainAlive {
+		return Proof{}, false
+	}
+	text := fmt.Sprintf("%s bound by nobody", f.Listener)
+	switch {
+	case f.Held && f.AbsentDumps >= unboundDumps && f.AbsentFor >= unboundSpan && f.Local == checks.LocalRefused:
+		return Proof{Rule: "P2", Cause: CausePortUnbound, Ago: f.AbsentFor,
+			Text: text + ": its socket is still open in the service's processes and no longer listens"}, true
+	case !f.Held && !replacing && f.AbsentFor >= unboundHold:
+		return Proof{Rule: "P2", Cause: CausePortUnbound, Ago: f.AbsentFor,
+			Text: fmt.Sprintf("%s for %s: its socket was closed", text, round(f.AbsentFor))}, true
+	}
+	return Proof{}, false
+}

@@ -1,0 +1,77 @@
+package correlate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/crosscheck-project/crosscheck/checks"
+)
+
+// sentence is the page's sentence: what is broken, the proof, who sees it
+// (JUDGING section 7). The time stands beside it wherever it is shown.
+func sentence(s *State, texts []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", s.Scope, strings.ToUpper(s.Verdict.String()))
+	if len(texts) > 0 {
+		b.WriteString(": " + strings.Join(texts, "; "))
+	}
+	b.WriteString(". " + s.Tally.text(s.Verdict))
+	return b.String()
+}
+
+// workersText says what the agent saw of main and its workers.
+func workersText(f *checks.WorkerFacts) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "main %s, %d of %d workers serving", f.Main.State, f.Serving, f.Expected)
+	if f.Died > 0 {
+		fmt.Fprintf(&b, "; %d %s died", f.Died, plural(f.Died, "replacement"))
+		if f.DiedAge > 0 {
+			fmt.Fprintf(&b, " at an age of %s", round(f.DiedAge))
+		}
+		if exits := exitsText(f.Exits); exits != "" {
+			fmt.Fprintf(&b, " (%s)", exits)
+		}
+	}
+	if f.LivingWorkers == 0 && f.Died == 0 {
+		fmt.Fprintf(&b, "; nothing was respawned for %s", round(f.NoBirthFor))
+	}
+	return b.String()
+}
+
+// exitsText lists how processes ended, the most frequent first.
+func exitsText(exits map[string]int) string {
+	names := make([]string, 0, len(exits))
+	for name := range exits {
+		if name != "unknown" {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if d := exits[b] - exits[a]; d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return strings.Join(names, ", ")
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return word
+	}
+	return word + "s"
+}
+
+// round shortens a duration to what a person reads at a glance.
+func round(d time.Duration) time.Duration {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond)
+	default:
+		return d.Round(time.Millisecond)
+	}
+}
