@@ -73,8 +73,8 @@ func (s *service) looks(inside bool) []Ask {
 		trigger = "inside"
 	}
 	for _, o := range s.outside {
-		for v := range o.ballots {
-			asks = append(asks, Ask{Vantage: v, Check: o.check.ID, Trigger: trigger})
+		for _, b := range o.ballots {
+			asks = append(asks, Ask{Vantage: b.vantage, Check: o.check.ID, Trigger: trigger})
 		}
 	}
 	if inside {

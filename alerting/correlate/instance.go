@@ -15,7 +15,7 @@ type insideCheck struct {
 	cur   evidence.Stored
 }
 
-// facts returns the evidence if it may be judged by: valid, and not blind.
+// usable reports whether the evidence may be judged by: valid, and not blind.
 func (c *insideCheck) usable(now time.Time) bool {
 	return valid(&c.cur, c.check, now) && c.cur.Finding.Outcome != checks.Blind
 }
@@ -34,6 +34,7 @@ type instance struct {
 	// lost: the last decision the inside could make was a broken one, and it
 	// has shown nothing since.
 	lost bool
+	room []listenerInsight // reused by every insight
 }
 
 // finding is what the table decides of one instance.
@@ -43,6 +44,8 @@ type finding struct {
 	effects []Cause
 	at      time.Time // onset
 	page    bool
+	text    string // in words, if the proof has none
+	certain Certainty
 }
 
 // insight is the reduced input of the table: what the inside shows now.
@@ -51,8 +54,9 @@ type insight struct {
 	workersLook  time.Time
 	served       bool
 	listeners    []listenerInsight
-	anyUsable    bool
-	configured   bool
+	declared     int  // listeners that are configured, seen or not
+	usable       int  // inside checks that show something
+	blind        int  // inside checks that show nothing: blind, expired, never seen
 	outsideFails bool // looks pinned to the instance, or the service's own, fail by quorum
 	grace        time.Duration
 }
@@ -63,28 +67,42 @@ type listenerInsight struct {
 }
 
 func (i *instance) insight(now time.Time, outsideFails bool, grace time.Duration) insight {
-	in := insight{configured: len(i.workers)+len(i.listeners) > 0, outsideFails: outsideFails, grace: grace}
+	in := insight{declared: len(i.listeners), outsideFails: outsideFails, grace: grace, listeners: i.room[:0]}
 	for _, w := range i.workers {
 		if w.usable(now) && w.cur.Finding.Workers != nil {
 			in.workers, in.workersLook = w.cur.Finding.Workers, w.cur.LookTime()
 			in.served = in.workers.EverServed || i.served == in.workers.Generation
-			in.anyUsable = true
+			in.usable++
 		}
 	}
 	for _, l := range i.listeners {
 		if l.usable(now) && l.cur.Finding.Listener != nil {
 			in.listeners = append(in.listeners, listenerInsight{l.cur.Finding.Listener, l.cur.LookTime()})
-			in.anyUsable = true
+			in.usable++
 		}
 	}
+	i.room = in.listeners
+	in.blind = len(i.workers) + len(i.listeners) - in.usable
 	return in
+}
+
+// decide is the decision on the instance at now, or the one that goes on
+// standing, and what is remembered of it.
+func (i *instance) decide(now time.Time, outsideFails bool, grace time.Duration) finding {
+	f, ok := decideInstance(i.insight(now, outsideFails, grace))
+	if !ok {
+		return i.standing
+	}
+	i.lost = f.verdict == Unknown && (i.lost || i.standing.verdict.Bad())
+	i.standing = f
+	return f
 }
 
 // decideInstance is the table of one instance: a total function of what the
 // inside shows, first match wins. ok is false for "keep": nothing is proven
 // either way, what stood goes on standing.
 func decideInstance(in insight) (f finding, ok bool) {
-	if !in.anyUsable {
+	if in.usable == 0 {
 		return finding{verdict: Unknown}, true
 	}
 	unbound, unboundLook, unboundProof := in.provenListeners()
@@ -109,7 +127,7 @@ func decideInstance(in insight) (f finding, ok bool) {
 		}
 	}
 	switch {
-	case unbound > 0 && unbound == len(in.listeners):
+	case unbound > 0 && unbound == in.declared:
 		return broken(Down, unboundProof, unboundLook), true
 	case unbound > 0:
 		return broken(Degraded, unboundProof, unboundLook), true
@@ -117,6 +135,10 @@ func decideInstance(in insight) (f finding, ok bool) {
 		return finding{}, false // inside its window
 	case in.workers != nil && in.workers.Serving == 0:
 		return finding{}, false // inside its window, or starting
+	case in.blind > 0:
+		// What is seen is well, but a check that shows nothing may hide the very
+		// fault it proved a moment ago: blind is never health.
+		return finding{verdict: Unknown}, true
 	}
 	return finding{verdict: Up}, true
 }
@@ -149,13 +171,14 @@ func (in *insight) mainGone(w *checks.WorkerFacts) (finding, bool) {
 }
 
 func broken(v Verdict, p Proof, look time.Time) finding {
-	return finding{verdict: v, proof: p, at: look.Add(-p.Ago), page: true}
+	return finding{verdict: v, proof: p, at: look.Add(-p.Ago), page: true, certain: Certain}
 }
 
 // provenListeners counts the listeners that P2 proves unbound and returns the
 // proof with the earliest onset.
 func (in *insight) provenListeners() (n int, look time.Time, first Proof) {
-	replacing := in.workers != nil && in.workers.Serving == 0 && in.workers.Main.State != checks.ProcGone
+	w := in.workers
+	replacing := w != nil && w.Serving == 0 && !w.MainServes && w.Main.State != checks.ProcGone
 	for _, l := range in.listeners {
 		p, ok := ProveListener(l.facts, replacing)
 		if !ok {

@@ -18,7 +18,6 @@ type Judge struct {
 	services []*service
 	byName   map[string]*service
 	byCheck  map[string]checkRef
-	places   map[string]policy.Place
 	boots    map[evidence.Vantage][]string // newest last, at most keptBoots
 	due      deadlines
 	asks     []Ask
@@ -26,9 +25,9 @@ type Judge struct {
 }
 
 // keptBoots is how many boots of a vantage are remembered, so that late
-// evidence of an earlier life is known as such (chosen: a crash-looping vantage
-// would need more, and is refused as late then, never judged as new).
-const keptBoots = 16
+// evidence of an earlier life is known as such. Chosen: with at most one batch
+// in flight per vantage, late evidence is of the life before, not of the 64th.
+const keptBoots = 64
 
 // Counts says what became of the evidence observed.
 type Counts struct {
@@ -51,14 +50,10 @@ func New(p policy.Policy) (*Judge, error) {
 		return nil, err
 	}
 	j := &Judge{
-		byName: map[string]*service{}, byCheck: map[string]checkRef{},
-		places: map[string]policy.Place{}, boots: map[evidence.Vantage][]string{},
-	}
-	for _, pl := range p.Places {
-		j.places[pl.Name] = pl
+		byName: map[string]*service{}, byCheck: map[string]checkRef{}, boots: map[evidence.Vantage][]string{},
 	}
 	for _, sp := range p.Services {
-		s := newService(sp, j.places, j.byCheck)
+		s := newService(sp, p.Places, j.byCheck)
 		j.services = append(j.services, s)
 		j.byName[sp.Name] = s
 	}
@@ -146,11 +141,16 @@ func (j *Judge) Asks() []Ask {
 }
 
 func (j *Judge) reconsider(s *service, changes []Change) []Change {
-	next := s.evaluate(j.now, j.places)
+	next := s.evaluate(j.now)
+	if next.Since = s.state.Since; next.Verdict != s.state.Verdict || next.Since.IsZero() {
+		next.Since = j.now
+	}
 	j.asks = append(j.asks, s.wantedLooks(j.now)...)
 	if s.state.differs(&next) {
 		next.Evidence = s.refs(j.now)
 		changes = append(changes, Change{At: j.now, From: s.state.Verdict, To: next})
+	} else {
+		next.Evidence = s.state.Evidence // what made the verdict, not what came since
 	}
 	s.state = next
 	s.deadline = s.nextDeadline(j.now)
@@ -188,14 +188,10 @@ func (r checkRef) take(e *evidence.Stored) bool {
 		}
 		return true
 	}
-	b := r.outside.ballots[e.Vantage]
-	if b == nil {
-		b = &ballot{}
-		r.outside.ballots[e.Vantage] = b
-	}
+	b := r.service.ballotOf(r.outside, e.Vantage)
 	if b.cur.Boot == e.Boot && e.Seq <= b.cur.Seq {
 		return false
 	}
-	b.observe(e)
+	b.observe(e, r.outside.check.Validity())
 	return true
 }

@@ -1,7 +1,9 @@
 package correlate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/alerting/policy"
@@ -11,34 +13,48 @@ import (
 
 // The numbers of the outside vote.
 const (
-	// A place's fail counts once a second look confirmed it, a second or more
-	// after the first (chosen: longer than a server's own respawn of all its
-	// workers, the lab's 100 ms and nginx's few; JUDGING section 3, "kill all once").
+	// A place's fail counts once a second look confirmed it, this long after the
+	// first. Chosen: longer than a server's own respawn of all its workers (the
+	// lab's 100 ms and nginx's few; JUDGING section 3, "kill all once"), and
+	// shorter than the first pause between looks on demand, so that the second
+	// of them confirms whatever the jitter.
 	confirmLooks = 2
-	confirmSpan  = time.Second
+	confirmSpan  = 900 * time.Millisecond
 	// Closing wants 2 good rounds (JUDGING section 4).
 	closeRounds = 2
 	// With one network only: 3 failing looks over 5 s, suspected (JUDGING section 4).
 	aloneLooks = 3
 	aloneSpan  = 5 * time.Second
-	// minNetworks is how many networks certainty needs (JUDGING section 4).
-	minNetworks = 2
 )
 
 // ballot is what one vantage has seen of one outside check.
 type ballot struct {
+	vantage evidence.Vantage
+	place   int    // index of the place in its region; -1 if it has no vote here
+	network string // of the place
+
 	cur       evidence.Stored
-	fails     int // consecutive failing looks
+	voted     time.Time // when it last looked and was not blind
+	fails     int       // consecutive failing looks
 	firstFail time.Time
 	passes    int // consecutive passing looks
 }
 
-func (b *ballot) observe(s *evidence.Stored) {
+// observe takes in the vantage's newest look. A run of equal looks ends when the
+// last of them is no longer evidence: two fails an hour apart confirm nothing.
+func (b *ballot) observe(s *evidence.Stored, validity time.Duration) {
 	b.cur = *s
+	look := s.LookTime()
+	if s.Finding.Outcome != checks.Blind {
+		if look.Sub(b.voted) >= validity {
+			b.fails, b.passes = 0, 0
+		}
+		b.voted = look
+	}
 	switch s.Finding.Outcome {
 	case checks.Fail:
 		if b.fails == 0 {
-			b.firstFail = s.LookTime()
+			b.firstFail = look
 		}
 		b.fails++
 		b.passes = 0
@@ -49,18 +65,45 @@ func (b *ballot) observe(s *evidence.Stored) {
 	}
 }
 
-// outsideCheck is one outside check, looked at from every place.
-type outsideCheck struct {
-	check   policy.Check
-	ballots map[evidence.Vantage]*ballot
-	failing bool // the standing decision; an even split leaves it as it is
+// votes reports whether the ballot counts at now.
+func (b *ballot) votes(c policy.Check, now time.Time) bool {
+	return b.place >= 0 && b.cur.Finding.Outcome != checks.Blind && valid(&b.cur, c, now)
 }
 
-// count is one tally of votes.
+// failsFor reports a run of at least looks failing looks over at least span.
+func (b *ballot) failsFor(looks int, span time.Duration) bool {
+	return b.fails >= looks && b.cur.LookTime().Sub(b.firstFail) >= span
+}
+
+// outsideCheck is one outside check, looked at from every place.
+type outsideCheck struct {
+	check policy.Check
+	// ballots are ordered by place and name, so that the vantages of one place
+	// stand together and everything said of them has one order.
+	ballots   []*ballot
+	byVantage map[evidence.Vantage]*ballot
+	// standing is the last decision: an even split, and a place that needs a
+	// second look, leave it as it is.
+	standing vote
+}
+
+func (o *outsideCheck) add(b *ballot) {
+	o.byVantage[b.vantage] = b
+	at, _ := slices.BinarySearchFunc(o.ballots, b, func(x, y *ballot) int {
+		return cmp.Or(cmp.Compare(x.vantage.Place, y.vantage.Place), cmp.Compare(x.vantage.Name, y.vantage.Name))
+	})
+	o.ballots = slices.Insert(o.ballots, at, b)
+}
+
+// count is one count of votes, in places.
 type count struct {
-	voted, failed, confirmed, settled, networks, places int
-	longestFails                                        int
-	failingFor                                          time.Duration
+	configured int
+	voted      int
+	failed     int  // fail now
+	confirmed  int  // fail, and a second look says so too
+	enduring   int  // fail for long enough to be believed on one network
+	settled    int  // pass for two rounds
+	alone      bool // on one network only
 }
 
 // Tally is how the places vote on the outside checks of a service, reduced to
@@ -89,55 +132,44 @@ func (t Tally) text(v Verdict) string {
 
 // count counts the votes of places that are evidence at now. A place votes by
 // the majority of its vantages; with one vantage, by that one.
-func (o *outsideCheck) count(now time.Time, places map[string]policy.Place, region string) count {
-	type placeVote struct{ voted, failed, confirmed, settled int }
-	byPlace := map[string]*placeVote{}
-	var c count
-	for _, p := range places {
-		if p.Region == region {
-			c.places++
+func (o *outsideCheck) count(now time.Time, configured int) count {
+	c := count{configured: configured, alone: true}
+	network := ""
+	for i := 0; i < len(o.ballots); {
+		first := o.ballots[i]
+		var voted, failed, confirmed, enduring, settled int
+		for ; i < len(o.ballots) && o.ballots[i].vantage.Place == first.vantage.Place; i++ {
+			b := o.ballots[i]
+			if !b.votes(o.check, now) {
+				continue
+			}
+			voted++
+			failed += one(b.fails > 0)
+			confirmed += one(b.failsFor(confirmLooks, confirmSpan))
+			enduring += one(b.failsFor(aloneLooks, aloneSpan))
+			settled += one(b.passes >= closeRounds)
 		}
-	}
-	for v, b := range o.ballots {
-		place, ok := places[v.Place]
-		if !ok || place.Region != region || !valid(&b.cur, o.check, now) || b.cur.Finding.Outcome == checks.Blind {
+		if voted == 0 {
 			continue
 		}
-		pv := byPlace[v.Place]
-		if pv == nil {
-			pv = &placeVote{}
-			byPlace[v.Place] = pv
+		if c.voted > 0 && first.network != network {
+			c.alone = false
 		}
-		pv.voted++
-		if b.fails > 0 {
-			pv.failed++
-			c.longestFails = max(c.longestFails, b.fails)
-			span := b.cur.LookTime().Sub(b.firstFail)
-			c.failingFor = max(c.failingFor, span)
-			if b.fails >= confirmLooks && span >= confirmSpan {
-				pv.confirmed++
-			}
-		}
-		if b.passes >= closeRounds {
-			pv.settled++
-		}
-	}
-	networks := map[string]bool{}
-	for name, pv := range byPlace {
+		network = first.network
 		c.voted++
-		networks[places[name].Network] = true
-		if 2*pv.failed > pv.voted {
-			c.failed++
-		}
-		if 2*pv.confirmed > pv.voted {
-			c.confirmed++
-		}
-		if 2*pv.settled > pv.voted {
-			c.settled++
-		}
+		c.failed += one(2*failed > voted)
+		c.confirmed += one(2*confirmed > voted)
+		c.enduring += one(2*enduring > voted)
+		c.settled += one(2*settled > voted)
 	}
-	c.networks = len(networks)
 	return c
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // vote is what the outside says of a check.
@@ -153,27 +185,29 @@ const (
 // decide is the outside's total decision on one check (JUDGING section 4): a
 // strict majority of the places that could look; at least two networks, else
 // only suspected; at least half of the configured places, else unknown. An even
-// split changes nothing.
+// split changes nothing. A check first passes by a majority of the voters that
+// is also half of the configured places: one more fail can never be what makes
+// the quorum of a pass.
 func (o *outsideCheck) decide(c count) vote {
-	alone := c.networks < minNetworks
-	switch {
-	case c.voted == 0 || 2*c.voted < c.places:
+	if c.voted == 0 || 2*c.voted < c.configured {
+		if o.standing == votePass {
+			o.standing = voteUnknown
+		}
 		return voteUnknown
-	case !alone && 2*c.confirmed > c.voted:
-		o.failing = true
-	case alone && 2*c.failed > c.voted && c.longestFails >= aloneLooks && c.failingFor >= aloneSpan:
-		o.failing = true
-	case o.failing && 2*c.settled > c.voted:
-		o.failing = false
 	}
+	passed := c.voted - c.failed
 	switch {
-	case o.failing && alone:
-		return voteFailSuspected
-	case o.failing:
-		return voteFail
-	default:
-		return votePass
+	case !c.alone && 2*c.confirmed > c.voted, c.alone && 2*c.enduring > c.voted:
+		o.standing = voteFail
+	case o.standing == voteFail && 2*c.settled > c.voted:
+		o.standing = votePass
+	case o.standing == voteUnknown && 2*passed > c.voted && 2*passed >= c.configured:
+		o.standing = votePass
 	}
+	if o.standing == voteFail && c.alone {
+		return voteFailSuspected
+	}
+	return o.standing
 }
 
 // outsideCause names the cause by the reason most looks failed with.

@@ -21,7 +21,7 @@ type Proof struct {
 const (
 	crashLoopChain   = 3                       // P1: at least 3 failed replacements ...
 	crashLoopSpan    = 150 * time.Millisecond  // P1: ... over at least 150 ms
-	noneLooks        = 2                       // P1, P1d: nobody serves in 2 looks
+	noneLooks        = 2                       // every rule about workers: nobody serves in 2 looks
 	notReplacedFloor = 2500 * time.Millisecond // P1d, P1s: max(2.5 s, twice the learnt respawn time)
 	unboundDumps     = 3                       // P2: no LISTEN in 3 dumps ...
 	unboundSpan      = 150 * time.Millisecond  // P2: ... over at least 150 ms
@@ -34,7 +34,7 @@ const (
 // this generation has served, whoever saw it: only then can it be proven broken.
 // A main that is gone is the caller's to judge: it needs the restart grace.
 func ProveWorkers(f *checks.WorkerFacts, served bool) (Proof, bool) {
-	if f.Main.State == checks.ProcGone || f.Serving > 0 {
+	if f.Main.State == checks.ProcGone || f.Serving > 0 || f.NoneLooks < noneLooks {
 		return Proof{}, false
 	}
 	if !served && !f.EverServed {
@@ -44,18 +44,15 @@ func ProveWorkers(f *checks.WorkerFacts, served bool) (Proof, bool) {
 		return Proof{Rule: "P10", Cause: CauseNeverReady, Ago: f.Main.Age - startDeadline,
 			Text: fmt.Sprintf("main alive for %s and no worker has served yet", round(f.Main.Age))}, true
 	}
-	if f.NoneLooks < noneLooks {
-		return Proof{}, false
-	}
 	window := max(notReplacedFloor, 2*f.Respawn)
 	switch {
 	case f.Chain >= crashLoopChain && f.ChainFor >= crashLoopSpan:
 		return workersProof("P1", CauseWorkersCrashLooping, f), true
 	case f.LivingWorkers == 0 && f.Main.State == checks.ProcStopped:
 		return workersProof("P1d", CauseMainFrozen, f), true
-	case f.LivingWorkers == 0 && f.NoBirthFor >= window:
+	case f.LivingWorkers == 0 && !f.MainServes && f.NoBirthFor >= window:
 		return workersProof("P1d", CauseWorkersDead, f), true
-	case f.NoneFor >= window && (f.Chain >= 2 || f.Chain == 1 && f.Local == checks.LocalUnanswered || f.Chain == 1 && f.Local == checks.LocalRefused):
+	case f.NoneFor >= window && (f.Chain >= 2 || f.Chain == 1 && (f.Local == checks.LocalUnanswered || f.Local == checks.LocalRefused)):
 		return workersProof("P1s", CauseWorkersCrashLooping, f), true
 	case f.NoneFor >= max(nobodyFloor, 2*f.Respawn):
 		return workersProof("floor", nobodyCause(f), f), true
@@ -71,10 +68,14 @@ func nobodyCause(f *checks.WorkerFacts) Cause {
 			return CauseWorkersFrozen
 		}
 	}
-	if f.Died > 0 {
+	switch {
+	case f.Died > 0:
 		return CauseWorkersCrashLooping
+	case f.MainServes: // there are no workers that could be dead
+		return CausePortUnbound
+	default:
+		return CauseWorkersDead
 	}
-	return CauseWorkersDead
 }
 
 func workersProof(rule string, cause Cause, f *checks.WorkerFacts) Proof {

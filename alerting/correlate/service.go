@@ -16,6 +16,8 @@ type service struct {
 	instances []*instance
 	public    []*outsideCheck // looks at the public name
 	outside   []*outsideCheck // public and pinned
+	places    map[string]placeVote
+	marks     []mark // room for a tally, by place
 	state     State
 	suspicion suspicion
 
@@ -23,11 +25,17 @@ type service struct {
 	index    int // in the judge's deadlines; -1 outside
 }
 
-func newService(p policy.Service, places map[string]policy.Place, byCheck map[string]checkRef) *service {
-	s := &service{policy: p, index: -1}
+func newService(p policy.Service, places []policy.Place, byCheck map[string]checkRef) *service {
+	s := &service{policy: p, index: -1, places: map[string]placeVote{}}
 	if s.policy.RestartGrace == 0 {
 		s.policy.RestartGrace = policy.DefaultRestartGrace
 	}
+	for _, pl := range places {
+		if pl.Region == p.Region {
+			s.places[pl.Name] = placeVote{index: len(s.places), network: pl.Network}
+		}
+	}
+	s.marks = make([]mark, len(s.places))
 	s.state.Scope = Scope{Service: p.Name, Region: p.Region}
 	byName := map[string]*instance{}
 	for _, name := range p.Instances {
@@ -47,7 +55,7 @@ func newService(p policy.Service, places map[string]policy.Place, byCheck map[st
 			byCheck[c.ID] = checkRef{service: s, inside: in, owner: owner}
 			continue
 		}
-		out := &outsideCheck{check: c, ballots: map[evidence.Vantage]*ballot{}}
+		out := &outsideCheck{check: c, byVantage: map[evidence.Vantage]*ballot{}}
 		s.outside = append(s.outside, out)
 		if owner != nil {
 			owner.pinned = append(owner.pinned, out)
@@ -56,36 +64,47 @@ func newService(p policy.Service, places map[string]policy.Place, byCheck map[st
 		}
 		byCheck[c.ID] = checkRef{service: s, outside: out}
 	}
-	s.state.Tally.Configured = s.configuredPlaces(places)
+	if len(s.outside) > 0 {
+		s.state.Tally.Configured = len(s.places)
+	}
 	return s
 }
 
-func (s *service) configuredPlaces(places map[string]policy.Place) int {
-	if len(s.outside) == 0 {
-		return 0
+// placeVote is a place of the service's region.
+type placeVote struct {
+	index   int
+	network string
+}
+
+// ballotOf returns the vantage's ballot on a check, a new one if it has none.
+func (s *service) ballotOf(o *outsideCheck, v evidence.Vantage) *ballot {
+	if b := o.byVantage[v]; b != nil {
+		return b
 	}
-	n := 0
-	for _, p := range places {
-		if p.Region == s.policy.Region {
-			n++
-		}
+	b := &ballot{vantage: v, place: -1}
+	if pl, ok := s.places[v.Place]; ok {
+		b.place, b.network = pl.index, pl.network
 	}
-	return n
+	o.add(b)
+	return b
 }
 
 // poll is the outside's word on a group of checks.
 type poll struct {
-	checks, failing, voting int
-	suspected               bool // every failing one is only suspected
-	cause                   Cause
-	onset                   time.Time
+	failing, voting int
+	lost            int  // failed when last decided, and too few places look now
+	suspected       bool // every failing one is only suspected
+	cause           Cause
+	onset           time.Time
+	text            string
 }
 
-func (s *service) poll(group []*outsideCheck, now time.Time, places map[string]policy.Place) poll {
-	p := poll{checks: len(group), suspected: true}
+func (s *service) poll(group []*outsideCheck, now time.Time) poll {
+	p := poll{suspected: true}
 	for _, o := range group {
-		v := o.decide(o.count(now, places, s.policy.Region))
+		v := o.decide(o.count(now, len(s.places)))
 		if v == voteUnknown {
+			p.lost += one(o.standing == voteFail)
 			continue
 		}
 		p.voting++
@@ -94,104 +113,99 @@ func (s *service) poll(group []*outsideCheck, now time.Time, places map[string]p
 		}
 		p.failing++
 		p.suspected = p.suspected && v == voteFailSuspected
-		onset, cause := o.firstFail(now)
+		onset, cause, text := o.firstFail(now)
 		if p.onset.IsZero() || onset.Before(p.onset) {
-			p.onset, p.cause = onset, cause
+			p.onset, p.cause, p.text = onset, cause, text
 		}
 	}
 	p.suspected = p.suspected && p.failing > 0
 	return p
 }
 
-// firstFail is when the standing run of failures began, and what it means.
-func (o *outsideCheck) firstFail(now time.Time) (time.Time, Cause) {
-	var onset time.Time
-	votes := map[Cause]int{}
+// firstFail is when the standing run of failures began, the cause that most of
+// those who see it name, and the words of one of these.
+func (o *outsideCheck) firstFail(now time.Time) (onset time.Time, cause Cause, text string) {
+	order := [...]Cause{CauseHTTPFailing, CauseTLSFailing, CauseConnectFailing, CauseDNSFailing}
+	var votes [len(order)]int
+	var texts [len(order)]string
 	for _, b := range o.ballots {
-		if b.fails == 0 || !valid(&b.cur, o.check, now) {
+		if b.fails == 0 || !b.votes(o.check, now) {
 			continue
 		}
 		if onset.IsZero() || b.firstFail.Before(onset) {
 			onset = b.firstFail
 		}
-		votes[outsideCause(b.cur.Finding.Reason)]++
+		k := slices.Index(order[:], outsideCause(b.cur.Finding.Reason))
+		votes[k]++
+		texts[k] = cmp.Or(texts[k], b.cur.Finding.Detail)
 	}
 	if onset.IsZero() {
 		onset = now
 	}
-	best := CauseHTTPFailing
-	for _, c := range []Cause{CauseHTTPFailing, CauseTLSFailing, CauseConnectFailing, CauseDNSFailing} {
-		if votes[c] > votes[best] {
-			best = c
+	best := 0
+	for k := range order {
+		if votes[k] > votes[best] {
+			best = k
 		}
 	}
-	return onset, best
+	return onset, order[best], cmp.Or(texts[best], string(order[best]))
 }
 
 // evaluate is the verdict on the service at now (JUDGING section 5).
-func (s *service) evaluate(now time.Time, places map[string]policy.Place) State {
-	public := s.poll(s.public, now, places)
-	st := State{Scope: Scope{Service: s.policy.Name, Region: s.policy.Region}}
+func (s *service) evaluate(now time.Time) State {
+	public := s.poll(s.public, now)
+	st := State{Scope: s.state.Scope}
+	st.Scope.Instance = ""
 	var texts []string
-	var brokenOnes []*instance
-	down, known, lost := 0, 0, 0
+	var culprit *instance
+	bad, down, known, lost, looked := 0, 0, 0, public.lost, public.voting
 	for _, i := range s.instances {
-		pinned := s.poll(i.pinned, now, places)
+		pinned := s.poll(i.pinned, now)
+		lost += pinned.lost
+		looked += pinned.voting
 		fails := pinned.failing > 0 || len(s.instances) == 1 && public.failing > 0
-		f, ok := decideInstance(i.insight(now, fails, s.policy.RestartGrace))
-		if !ok {
-			f = i.standing
-		}
-		i.lost = ok && f.verdict == Unknown && (i.lost || i.standing.verdict.Bad())
-		i.standing = f
-		if i.lost {
-			lost++
-		}
+		f := i.decide(now, fails, s.policy.RestartGrace)
+		lost += one(i.lost)
 		if !f.verdict.Bad() && pinned.failing > 0 {
-			f = outsideFinding(pinned)
+			f = pinned.finding()
 		}
 		if f.verdict == Unknown && pinned.voting > 0 && pinned.failing == 0 {
 			f.verdict = Up
 		}
-		if f.verdict != Unknown {
-			known++
-		}
-		if f.verdict == Down {
-			down++
-		}
+		known += one(f.verdict != Unknown)
+		down += one(f.verdict == Down)
 		if f.verdict.Bad() {
-			brokenOnes = append(brokenOnes, i)
-			texts = append(texts, s.instanceText(i, f))
+			bad++
+			culprit = i
+			texts = append(texts, s.instanceText(i, f, now))
 			st.merge(f)
 		}
 	}
-	s.tally(&st, now, places)
+	s.tally(&st, now)
+	allFail := public.failing > 0 && public.failing == public.voting
 	switch {
-	case len(brokenOnes) > 0:
+	case bad > 0:
 		st.Verdict = Degraded
-		if down == len(s.instances) || public.failing > 0 && public.failing == public.voting {
+		if down == len(s.instances) || allFail {
 			st.Verdict = Down
 		}
-		if len(brokenOnes) == 1 && len(s.instances) > 1 {
-			st.Scope.Instance = brokenOnes[0].name
+		if bad == 1 && len(s.instances) > 1 {
+			st.Scope.Instance = culprit.name
 		}
 		if public.failing > 0 {
 			st.addEffect(public.cause)
 		}
+		// A ticket's fault that customers see is a page.
+		st.Page = st.Page || public.failing > 0 || st.Verdict == Down
 	case public.failing > 0:
-		st.merge(outsideFinding(public))
-		st.Verdict = Degraded
-		if public.failing == public.voting {
-			st.Verdict = Down
-		}
-		if public.suspected {
-			st.Certainty = Suspected
-		}
-		texts = append(texts, s.outsideText(public, now))
-	case len(s.public) > 0 && public.voting == 0 && len(s.outside) == len(s.public):
+		f := public.finding()
+		st.merge(f)
+		st.Verdict = f.verdict
+		texts = append(texts, public.text)
+	case len(s.outside) > 0 && looked == 0:
 		st.Verdict = Unknown // nobody could look from outside
 	case lost > 0:
-		st.Verdict = Unknown // the inside proved it broken and then fell silent: silence is never health
+		st.Verdict = Unknown // somebody saw it broken and then fell silent: silence is never health
 	case public.voting > 0 || len(s.instances) > 0 && known == len(s.instances):
 		st.Verdict = Up
 	}
@@ -201,22 +215,25 @@ func (s *service) evaluate(now time.Time, places map[string]policy.Place) State 
 	return st
 }
 
-func outsideFinding(p poll) finding {
-	rule := "quorum"
-	if p.suspected {
-		rule = "alone"
+// finding is what a failing poll says of what it was pinned to.
+func (p *poll) finding() finding {
+	f := finding{verdict: Degraded, proof: Proof{Rule: "quorum", Cause: p.cause}, at: p.onset, page: true, text: p.text, certain: Certain}
+	if p.failing == p.voting {
+		f.verdict = Down
 	}
-	return finding{verdict: Down, proof: Proof{Rule: rule, Cause: p.cause}, at: p.onset, page: true}
+	if p.suspected {
+		f.proof.Rule, f.certain = "alone", Suspected
+	}
+	return f
 }
 
 // merge makes the earliest onset the cause and the rest effects (JUDGING
-// section 6).
+// section 6). The certainty is the cause's.
 func (st *State) merge(f finding) {
-	if st.Cause == "" {
-		st.Cause, st.Rule, st.Onset, st.Certainty = f.proof.Cause, f.proof.Rule, f.at, Certain
-	} else if f.at.Before(st.Onset) {
-		old := st.Cause
-		st.Cause, st.Rule, st.Onset = f.proof.Cause, f.proof.Rule, f.at
+	old := st.Cause
+	if old == "" || f.at.Before(st.Onset) {
+		st.Cause, st.Rule, st.Onset, st.Certainty = f.proof.Cause, f.proof.Rule, f.at, f.certain
+		st.Effects = slices.DeleteFunc(st.Effects, func(c Cause) bool { return c == st.Cause })
 		st.addEffect(old)
 	} else {
 		st.addEffect(f.proof.Cause)
@@ -235,50 +252,48 @@ func (st *State) addEffect(c Cause) {
 	slices.Sort(st.Effects)
 }
 
-func (s *service) instanceText(i *instance, f finding) string {
-	text := f.proof.Text
-	if text == "" {
-		text = string(f.proof.Cause)
-	}
+func (s *service) instanceText(i *instance, f finding, now time.Time) string {
+	text := cmp.Or(f.proof.Text, f.text, string(f.proof.Cause))
 	if len(s.instances) > 1 {
 		text = i.name + ": " + text
 	}
-	for _, e := range f.effects {
-		if e == CausePortUnbound {
-			for _, l := range i.listeners {
-				if facts := l.cur.Finding.Listener; facts != nil && !facts.Listening {
-					text += "; " + facts.Listener + " bound by nobody"
-				}
+	if slices.Contains(f.effects, CausePortUnbound) {
+		for _, l := range i.listeners {
+			if facts := l.cur.Finding.Listener; l.usable(now) && facts != nil && !facts.Listening {
+				text += "; " + facts.Listener + " bound by nobody"
 			}
 		}
 	}
 	return text
 }
 
-func (s *service) outsideText(p poll, now time.Time) string {
-	for _, r := range s.refs(now) {
-		if r.Side == Outside && r.Outcome == checks.Fail {
-			return r.Detail
-		}
-	}
-	return string(p.cause)
-}
+// mark is what a place was found to do in one tally.
+type mark uint8
+
+const (
+	markVotes mark = 1 << iota
+	markFails
+)
 
 // tally counts the places that see a failure now, confirmed or not.
-func (s *service) tally(st *State, now time.Time, places map[string]policy.Place) {
-	failing, voting := map[string]bool{}, map[string]bool{}
+func (s *service) tally(st *State, now time.Time) {
+	clear(s.marks)
 	for _, o := range s.outside {
-		for v, b := range o.ballots {
-			if places[v.Place].Region != s.policy.Region || !valid(&b.cur, o.check, now) || b.cur.Finding.Outcome == checks.Blind {
+		for _, b := range o.ballots {
+			if !b.votes(o.check, now) {
 				continue
 			}
-			voting[v.Place] = true
+			s.marks[b.place] |= markVotes
 			if b.fails > 0 {
-				failing[v.Place] = true
+				s.marks[b.place] |= markFails
 			}
 		}
 	}
-	st.Tally = Tally{Failing: len(failing), Voting: len(voting), Configured: s.state.Tally.Configured}
+	st.Tally.Configured = s.state.Tally.Configured
+	for _, m := range s.marks {
+		st.Tally.Voting += one(m&markVotes != 0)
+		st.Tally.Failing += one(m&markFails != 0)
+	}
 }
 
 // refs lists the evidence that is valid at now, inside first, in a fixed order.
@@ -301,9 +316,7 @@ func (s *service) refs(now time.Time) []Ref {
 			}
 		}
 	}
-	slices.SortFunc(out[inside:], func(a, b Ref) int {
-		return cmp.Or(cmp.Compare(a.Check, b.Check), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Vantage, b.Vantage))
-	})
+	slices.SortStableFunc(out[inside:], func(a, b Ref) int { return cmp.Compare(a.Check, b.Check) })
 	return out
 }
 

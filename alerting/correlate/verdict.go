@@ -134,6 +134,8 @@ type State struct {
 	// Page says that the default policy wakes somebody: a proven broken
 	// instance, or a service down (JUDGING section 5). Otherwise a ticket.
 	Page bool `json:"page,omitempty"`
+	// Since is when the verdict was first this one, on the core's clock.
+	Since time.Time `json:"since,omitzero"`
 	// Onset is when the first failing evidence was seen, on the core's clock.
 	Onset time.Time `json:"onset,omitzero"`
 	// Sentence is the page's sentence (JUDGING section 7).

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/alerting/correlate"
@@ -32,8 +34,9 @@ type Deps struct {
 	Results Results
 	Journal Journal
 	Asker   Asker
-	// Post hands a notice to the delivery loop. It must not block.
-	Post func(notify.Notice)
+	// Post hands the notices of one step to the delivery loop; they share a
+	// key, which is accepted when all of them are. It must not block.
+	Post func(...notify.Notice)
 	Log  *slog.Logger
 }
 
@@ -56,7 +59,7 @@ type Engine struct {
 	appends uint64
 	last    uint64 // newest journal sequence
 	history []incident.Step
-	owed    map[string]notify.Notice // resolves no receiver has accepted, by key
+	owed    map[string][]notify.Notice // resolves no receiver has accepted, by key
 	startAt time.Time
 }
 
@@ -76,7 +79,7 @@ func New(cfg Config, deps Deps) (*Engine, error) {
 	return &Engine{
 		cfg: cfg, deps: deps, judge: judge, book: incident.NewBook(cfg.Policy), writer: rand.Text(),
 		messages: make(chan Message, 64), accepted: make(chan done, 256),
-		views: make(chan chan View), ready: make(chan struct{}), owed: map[string]notify.Notice{},
+		views: make(chan chan View), ready: make(chan struct{}), owed: map[string][]notify.Notice{},
 	}, nil
 }
 
@@ -182,9 +185,8 @@ func (e *Engine) fold(entry Entry) error {
 		e.book.Fold(s)
 		e.remember(s)
 		if s.Kind == incident.Closed && e.startAt.Sub(s.At) < resolveFor {
-			for _, n := range e.notices(s) {
-				e.owed[n.Key()] = n
-			}
+			notices := e.notices(s, "re-posted after a restart of the core")
+			e.owed[notices[0].Key()] = notices
 		}
 	}
 	for _, d := range r.Done {
@@ -214,11 +216,10 @@ func (e *Engine) replay(ctx context.Context, target uint64, nothing bool, reader
 	for _, s := range e.book.Open() {
 		e.post(s, "re-posted after a restart of the core", false)
 	}
-	for _, n := range e.owed {
-		n.Reason = "re-posted after a restart of the core"
-		e.deps.Post(n)
+	for _, key := range slices.Sorted(maps.Keys(e.owed)) {
+		e.deps.Post(e.owed[key]...)
 	}
-	var steps []incident.Step
+	steps := e.book.Retire(now)
 	for _, st := range e.judge.States() {
 		steps = append(steps, e.book.Observe(st, now)...)
 	}
@@ -241,8 +242,13 @@ func (e *Engine) judgeOn(ctx context.Context, reader <-chan error) error {
 		case m := <-e.messages:
 			steps = e.observe(m)
 		case <-timer.C:
-			steps = e.apply(e.judge.Advance(e.now()))
-			steps = append(steps, e.book.Advance(e.judge.Now())...)
+			select {
+			case m := <-e.messages: // evidence that waits is older than the clock
+				steps = e.observe(m)
+			default:
+				steps = e.apply(e.judge.Advance(e.now()))
+				steps = append(steps, e.book.Advance(e.judge.Now())...)
+			}
 		case d := <-e.accepted:
 			if err := e.recordDone(ctx, d); err != nil {
 				return err
@@ -354,13 +360,14 @@ func (e *Engine) remember(s incident.Step) {
 }
 
 func (e *Engine) post(s incident.Step, reason string, first bool) {
-	for _, n := range e.notices(s) {
-		n.Reason, n.First = reason, first
-		if !n.Firing {
-			e.owed[n.Key()] = n
-		}
-		e.deps.Post(n)
+	notices := e.notices(s, reason)
+	for i := range notices {
+		notices[i].First = first
 	}
+	if s.Kind == incident.Closed {
+		e.owed[notices[0].Key()] = notices
+	}
+	e.deps.Post(notices...)
 }
 
 // recordDone journals that receivers accepted notices: this one and those that

@@ -12,14 +12,14 @@ import (
 
 // notices is what the receivers are told of a step: one notice for each
 // severity that was raised.
-func (e *Engine) notices(s incident.Step) []notify.Notice {
+func (e *Engine) notices(s incident.Step, reason string) []notify.Notice {
 	out := make([]notify.Notice, 0, len(s.Severities))
 	for _, severity := range s.Severities {
 		n := notify.Notice{
 			Incident: s.Incident, Step: s.N, Severity: string(severity), Service: s.State.Scope.Service,
 			Firing: s.Kind != incident.Closed, StartsAt: s.Onset,
 			Verdict: s.State.Verdict.String(), Cause: string(s.State.Cause), Scope: s.State.Scope.String(),
-			Summary: s.State.Sentence, Detail: evidenceText(s.State.Evidence), Reason: s.Reason,
+			Summary: s.State.Sentence, Detail: evidenceText(s.State.Evidence), Reason: reason,
 			Runbook: e.runbook(s.State.Scope.Service),
 		}
 		if !n.Firing {

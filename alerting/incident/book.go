@@ -65,6 +65,7 @@ type Incident struct {
 // concurrent use.
 type Book struct {
 	closeAfter map[string]time.Duration
+	regions    map[string]string // of the services in the policy
 	open       map[key]*Incident
 }
 
@@ -74,8 +75,9 @@ func keyOf(s correlate.Scope) key { return key{s.Service, s.Region} }
 
 // NewBook returns an empty book for a policy.
 func NewBook(p policy.Policy) *Book {
-	b := &Book{closeAfter: map[string]time.Duration{}, open: map[key]*Incident{}}
+	b := &Book{closeAfter: map[string]time.Duration{}, regions: map[string]string{}, open: map[key]*Incident{}}
 	for _, s := range p.Services {
+		b.regions[s.Name] = s.Region
 		b.closeAfter[s.Name] = s.CloseAfter
 		if s.CloseAfter == 0 {
 			b.closeAfter[s.Name] = policy.DefaultCloseAfter
@@ -117,7 +119,8 @@ func (b *Book) Observe(st correlate.State, now time.Time) []Step {
 	return nil
 }
 
-// Advance closes what has been good for long enough at now.
+// Advance closes what has been good for long enough at now, each at its own
+// deadline and in that order.
 func (b *Book) Advance(now time.Time) []Step {
 	var steps []Step
 	for _, k := range b.keys() {
@@ -126,17 +129,35 @@ func (b *Book) Advance(now time.Time) []Step {
 			continue
 		}
 		in := b.open[k]
-		s := in.Last
-		s.N++
-		s.Kind, s.At = Closed, due
-		s.Reason = fmt.Sprintf("good for %s", b.closeAfter[k.service])
-		s.State.Verdict = correlate.Up
-		s.State.Sentence = fmt.Sprintf("%s UP again since %s: it was %s for %s",
-			s.State.Scope, in.GoodSince.UTC().Format(time.TimeOnly), in.Last.State.Cause, in.GoodSince.Sub(s.Onset).Round(100*time.Millisecond))
-		delete(b.open, k)
-		steps = append(steps, s)
+		steps = append(steps, b.end(k, due, correlate.Up, fmt.Sprintf("good for %s", b.closeAfter[k.service]),
+			fmt.Sprintf("%s UP again since %s: it was %s for %s", in.Last.State.Scope, in.GoodSince.UTC().Format(time.TimeOnly),
+				in.Last.State.Cause, in.GoodSince.Sub(in.Last.Onset).Round(100*time.Millisecond))))
+	}
+	slices.SortStableFunc(steps, func(x, y Step) int { return x.At.Compare(y.At) })
+	return steps
+}
+
+// Retire closes the incidents of services that the policy no longer has: nobody
+// looks at them, so nothing else ever would.
+func (b *Book) Retire(now time.Time) []Step {
+	var steps []Step
+	for _, k := range b.keys() {
+		if region, ok := b.regions[k.service]; ok && region == k.region {
+			continue
+		}
+		steps = append(steps, b.end(k, now, correlate.Unknown, "no longer configured",
+			fmt.Sprintf("%s is no longer watched: the configuration does not have it; it was %s", b.open[k].Last.State.Scope, b.open[k].Last.State.Cause)))
 	}
 	return steps
+}
+
+func (b *Book) end(k key, at time.Time, v correlate.Verdict, reason, sentence string) Step {
+	s := b.open[k].Last
+	s.N++
+	s.Kind, s.At, s.Reason = Closed, at, reason
+	s.State.Verdict, s.State.Sentence = v, sentence
+	delete(b.open, k)
+	return s
 }
 
 // NextDeadline is when Advance next closes an incident.
@@ -211,6 +232,8 @@ func whyUpdate(old, now *correlate.State, relapse bool) string {
 		return "failing again before it closed"
 	case old.Verdict != now.Verdict:
 		return fmt.Sprintf("%s is now %s", old.Verdict, now.Verdict)
+	case old.Cause != now.Cause && slices.Contains(old.Effects, now.Cause):
+		return fmt.Sprintf("%s is over, %s remains", old.Cause, now.Cause)
 	case old.Cause != now.Cause:
 		return "the cause became clearer"
 	case severityOf(old) != severityOf(now) && now.Page:

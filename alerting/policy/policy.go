@@ -75,12 +75,21 @@ func (p *Policy) Validate() error {
 			return fmt.Errorf("policy: service %q twice", s.Name)
 		}
 		seen["s/"+s.Name] = true
+		if s.CloseAfter < 0 || s.RestartGrace < 0 {
+			return fmt.Errorf("policy: service %q: close after %s, restart grace %s: neither may be negative", s.Name, s.CloseAfter, s.RestartGrace)
+		}
 		instances := map[string]bool{}
 		for _, i := range s.Instances {
+			if i == "" || instances[i] {
+				return fmt.Errorf("policy: service %q: instance %q without a name or twice", s.Name, i)
+			}
 			instances[i] = true
 		}
+		watched := map[string]bool{}
 		for _, c := range s.Checks {
 			switch {
+			case c.Kind == checks.KindWorkers && watched[c.Instance]:
+				return fmt.Errorf("policy: check %q: a second workers check of instance %q", c.ID, c.Instance)
 			case c.ID == "" || seen["c/"+c.ID]:
 				return fmt.Errorf("policy: service %q: check id %q empty or twice", s.Name, c.ID)
 			case c.Interval <= 0:
@@ -91,12 +100,17 @@ func (p *Policy) Validate() error {
 				return fmt.Errorf("policy: check %q: an inside check needs an instance", c.ID)
 			}
 			seen["c/"+c.ID] = true
+			watched[c.Instance] = watched[c.Instance] || c.Kind == checks.KindWorkers
 		}
 	}
 	for _, p := range p.Places {
 		if p.Name == "" || p.Network == "" || p.Region == "" {
 			return fmt.Errorf("policy: place %q: name, network %q and region %q must be set", p.Name, p.Network, p.Region)
 		}
+		if seen["p/"+p.Name] {
+			return fmt.Errorf("policy: place %q twice", p.Name)
+		}
+		seen["p/"+p.Name] = true
 	}
 	return nil
 }

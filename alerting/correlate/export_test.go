@@ -1,0 +1,38 @@
+package correlate
+
+import (
+	"time"
+
+	"github.com/crosscheck-project/crosscheck/checks"
+)
+
+// TableInput is the reduced input of the instance table, for the test that
+// enumerates it.
+type TableInput struct {
+	Workers      *checks.WorkerFacts // nil: blind or expired
+	Served       bool
+	Listeners    []*checks.ListenerFacts // those that are usable
+	Declared     int                     // listeners in configuration
+	OutsideFails bool
+}
+
+// DecideInstance runs the instance table with the default grace. ok is false
+// for "keep".
+func DecideInstance(t TableInput, grace time.Duration) (v Verdict, p Proof, ok bool) {
+	in := insight{
+		workers: t.Workers, workersLook: tableNow, served: t.Served, declared: t.Declared, blind: 1 + t.Declared,
+		outsideFails: t.OutsideFails, grace: grace,
+	}
+	if t.Workers != nil {
+		in.usable++
+	}
+	for _, l := range t.Listeners {
+		in.usable++
+		in.listeners = append(in.listeners, listenerInsight{l, tableNow})
+	}
+	in.blind -= in.usable
+	f, ok := decideInstance(in)
+	return f.verdict, f.proof, ok
+}
+
+var tableNow = time.Date(2026, 8, 27, 15, 55, 0, 0, time.UTC)

@@ -1,0 +1,38 @@
+package host
+
+// Prepare opens what Run would, for tests that step by hand. The function it
+// returns closes it again.
+func Prepare(o *Observer) (finish func()) {
+	w, err := newWatcher()
+	if err != nil {
+		panic(err)
+	}
+	d, err := openDiag()
+	if err != nil {
+		panic(err)
+	}
+	o.kernel.watch, o.kernel.listening = w, d.listening
+	return func() { o.release(); d.close() }
+}
+
+// Step does all there is to do, due or not.
+func Step(o *Observer) {
+	for range len(o.kernel.watch.out) {
+		o.note(<-o.kernel.watch.out)
+	}
+	o.lastDump = 0
+	for _, t := range o.targets {
+		t.next = 0
+	}
+	o.work()
+}
+
+// Dump lists the listening sockets once.
+func Dump(o *Observer) { o.dump(o.kernel.now()) }
+
+// Sweep reads the processes of each target once.
+func Sweep(o *Observer) {
+	for _, t := range o.targets {
+		o.sweep(t)
+	}
+}

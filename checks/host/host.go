@@ -1,0 +1,105 @@
+// Package host is the one live observer of the machine we run on: which
+// sockets listen, which processes make up each watched service, which of them
+// were born and died, and how. It answers with plain snapshots. It judges
+// nothing, counts no service up or down, and never touches what it watches.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Cadences of JUDGING section 3 ("Suspicion costs little").
+const (
+	// DumpEvery is how often the listening sockets are asked for.
+	DumpEvery = 100 * time.Millisecond
+	// SweepEvery is how often the processes of a calm target are read.
+	SweepEvery = time.Second
+	// FastEvery is the cadence of both for a suspicious target, FastFor how long
+	// it may last, and RearmAfter when it may begin again without a calm sweep.
+	FastEvery  = 25 * time.Millisecond
+	FastFor    = 5 * time.Second
+	RearmAfter = 30 * time.Second
+	// wakeGap is the least time between two sweeps of a target that is swept
+	// fast already; chosen: a kill loop may end hundreds of workers a second.
+	wakeGap = 10 * time.Millisecond
+	// exitLingers is how long an exit keeps a target suspicious; chosen: twice
+	// the time a worker needs to count as serving.
+	exitLingers = 2 * time.Second
+)
+
+// Target is one service instance to watch.
+type Target struct {
+	Name string
+	// PIDFile names main's process. Empty means that main is found by Port.
+	PIDFile string
+	// Port is a listening address of the service, used when there is no pid file.
+	Port netip.AddrPort
+	// Listeners are the declared ones. Port is added to them if it is not there.
+	Listeners []netip.AddrPort
+}
+
+// Config is what to watch.
+type Config struct{ Targets []Target }
+
+// Deps are the observer's surroundings. The zero value is the real machine.
+type Deps struct {
+	// Root is where procfs is mounted; empty means /proc. Under any other root
+	// no pidfds are opened, for the numbers there are not this kernel's.
+	Root string
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Stats are the observer's own counters since it was made.
+type Stats struct {
+	Sweeps uint64 // process sweeps, over all targets
+	Dumps  uint64 // listener dumps
+	Exits  uint64 // worker and main exits seen
+	Unseen uint64 // workers that lived and died between two sweeps
+	Scans  uint64 // walks of all of /proc, to find an owner
+	Errors uint64 // what we could not read for reasons of our own
+}
+
+// Validate reports the first fault that would make a target unwatchable.
+func (c Config) Validate() error {
+	seen := map[string]bool{}
+	for _, t := range c.Targets {
+		switch {
+		case t.Name == "":
+			return errors.New("host: a target has no name")
+		case seen[t.Name]:
+			return fmt.Errorf("host: target %q twice", t.Name)
+		case t.PIDFile == "" && !t.Port.IsValid():
+			return fmt.Errorf("host: target %q: neither a pid file nor a port", t.Name)
+		}
+		for _, l := range t.listeners() {
+			if !l.IsValid() || l.Port() == 0 {
+				return fmt.Errorf("host: target %q: listener %q needs an address and a port", t.Name, l)
+			}
+		}
+		seen[t.Name] = true
+	}
+	return nil
+}
+
+// listeners are the declared listeners with Port, each once.
+func (t Target) listeners() []netip.AddrPort {
+	var out []netip.AddrPort
+	seen := map[netip.AddrPort]bool{}
+	all := t.Listeners
+	if t.Port != (netip.AddrPort{}) {
+		all = append([]netip.AddrPort{t.Port}, all...)
+	}
+	for _, l := range all {
+		l = netip.AddrPortFrom(l.Addr().Unmap(), l.Port())
+		if !seen[l] {
+			seen[l] = true
+			out = append(out, l)
+		}
+	}
+	return out
+}

@@ -1,0 +1,143 @@
+package local_test
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/host/local"
+)
+
+// server listens on loopback and hands each connection to serve.
+func server(t *testing.T, serve func(net.Conn)) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c)
+		}
+	}()
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+func closedPort(t *testing.T) netip.AddrPort {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	return netip.MustParseAddrPort(l.Addr().String())
+}
+
+func TestLooker_SaysWhatBecameOfTheConnection(t *testing.T) {
+	asked := make(chan string, 1)
+	for name, tt := range map[string]struct {
+		addr netip.AddrPort
+		want checks.LocalLook
+	}{
+		"nobody listens": {closedPort(t), checks.LocalRefused},
+		"an answer": {server(t, func(c net.Conn) {
+			b := make([]byte, 64)
+			n, _ := c.Read(b)
+			asked <- string(b[:n])
+			io.WriteString(c, "HTTP/1.0 500 Oops\r\n\r\n")
+			c.Close()
+		}), checks.LocalAnswered},
+		"an orderly close without a byte": {server(t, func(c net.Conn) { c.Read(make([]byte, 64)); c.Close() }), checks.LocalAnswered},
+		"accepted and left alone":         {server(t, func(net.Conn) {}), checks.LocalUnanswered},
+		"a reset": {server(t, func(c net.Conn) {
+			c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}), checks.LocalFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := local.Looker{Addr: tt.addr, Every: time.Second}
+			now := time.Now()
+			if got := l.Look(now); got != "" {
+				t.Errorf("first Look() = %q, want none yet", got)
+			}
+			l.Wait()
+			if got := l.Look(now); got != tt.want {
+				t.Errorf("Look() = %q, want %q", got, tt.want)
+			}
+		})
+	}
+	if got := <-asked; got != "GET / HTTP/1.0\r\n\r\n" {
+		t.Errorf("asked %q", got)
+	}
+}
+
+func TestLooker_OneInFlightAndFewerWhenUnanswered(t *testing.T) {
+	conns := make(chan net.Conn, 16)
+	addr := server(t, func(c net.Conn) { conns <- c })
+	l := local.Looker{Addr: addr, Every: time.Second}
+	now := time.Now()
+	for range 10 {
+		l.Look(now) // all while the first is in flight
+	}
+	l.Wait()
+	if len(conns) != 1 {
+		t.Fatalf("%d connections after ten looks at once, want 1", len(conns))
+	}
+	// Each unanswered look leaves an entry in a dead accept queue.
+	for n, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		l.Look(now.Add(wait - time.Millisecond))
+		l.Wait()
+		if len(conns) != n+1 {
+			t.Fatalf("%d connections before %v had passed, want %d", len(conns), wait, n+1)
+		}
+		now = now.Add(wait)
+		l.Look(now)
+		l.Wait()
+		if len(conns) != n+2 {
+			t.Fatalf("%d connections after %v, want %d", len(conns), wait, n+2)
+		}
+	}
+}
+
+func TestLooker_RestForgets(t *testing.T) {
+	l := local.Looker{Addr: closedPort(t), Every: time.Hour}
+	l.Look(time.Now())
+	l.Rest() // a look begun before counts no more
+	l.Wait()
+	if got := l.Look(time.Now()); got != "" {
+		t.Errorf("Look() after Rest() = %q, want none", got)
+	}
+	l.Wait()
+	if got := l.Look(time.Now()); got != checks.LocalRefused {
+		t.Errorf("Look() = %q, want a new look to count, refused", got)
+	}
+}
+
+func TestLooker_AWildcardIsLookedAtOnLoopback(t *testing.T) {
+	l, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	got := make(chan net.Addr, 1)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			got <- c.LocalAddr()
+			c.Close()
+		}
+	}()
+	look := local.Looker{Addr: netip.MustParseAddrPort(l.Addr().String()), Every: time.Second}
+	look.Look(time.Now())
+	look.Wait()
+	if a := (<-got).(*net.TCPAddr).IP.String(); a != "127.0.0.1" {
+		t.Errorf("looked at %s, want 127.0.0.1", a)
+	}
+}

@@ -1,0 +1,148 @@
+package workercheck
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/host"
+)
+
+const (
+	// survivor is the age from which a living replacement says that a child of
+	// main we never saw was no worker that failed; chosen: ten times the life
+	// of a worker in a fast loop.
+	survivor = 100 * time.Millisecond
+	// respawnsKept is how many respawn times the median is of; chosen.
+	respawnsKept = 15
+	// agesKept bounds the ages the median is of; chosen.
+	agesKept = 101
+)
+
+// chain counts replacements that failed one after the other.
+type chain struct {
+	open  bool
+	began time.Duration // the death of the last worker that had served
+	last  time.Duration // the death of the last link
+	links int
+	died  int
+	ages  []time.Duration
+	exits map[string]int
+}
+
+// takeEvents takes the events not yet taken, by time. It reports whether a
+// worker that had served died among them.
+func (t *Tracker) takeEvents(s *host.Snapshot) (servedDeath bool) {
+	var fresh []host.Event
+	for _, e := range s.Events {
+		if e.Seq > t.seq {
+			fresh = append(fresh, e)
+		}
+	}
+	if n := len(s.Events); n > 0 {
+		t.seq = max(t.seq, s.Events[n-1].Seq)
+	}
+	// Deaths carry the moment the kernel told us, so their order may differ
+	// from that in which a sweep met them.
+	slices.SortStableFunc(fresh, func(a, b host.Event) int { return cmp.Compare(a.At, b.At) })
+	for i := range fresh {
+		e := &fresh[i]
+		if e.Kind == host.Death || e.Kind == host.MainDeath || e.Kind == host.Unseen {
+			t.lastExit = max(t.lastExit, e.At)
+		}
+		if e.Main != t.main {
+			continue
+		}
+		switch e.Kind {
+		case host.Birth:
+			t.birth(e)
+		case host.Death:
+			servedDeath = t.death(e) || servedDeath
+		case host.Unseen:
+			t.birth(e)
+			if !t.survivors(s) {
+				t.death(e)
+			}
+		}
+	}
+	return servedDeath
+}
+
+func (t *Tracker) birth(e *host.Event) {
+	t.lone = false
+	t.lastBirth = max(t.lastBirth, e.Born)
+	if len(t.pending) == 0 {
+		return
+	}
+	gap := max(0, e.Born+Tick-t.pending[0])
+	t.pending = t.pending[1:]
+	t.respawns = append(t.respawns, gap)
+	t.respawns = t.respawns[max(0, len(t.respawns)-respawnsKept):]
+}
+
+// survivors reports whether a worker lives that was born since the chain began
+// and is too old for a fast loop.
+func (t *Tracker) survivors(s *host.Snapshot) bool {
+	return slices.ContainsFunc(s.Workers, func(w host.Process) bool {
+		return w.State == checks.ProcAlive && w.Born >= t.chain.began && w.Age >= survivor
+	})
+}
+
+// death takes the end of one child of main and reports whether it had served.
+func (t *Tracker) death(e *host.Event) (served bool) {
+	m, known := t.members[e.Process]
+	if !known {
+		m = &member{}
+	}
+	old := e.Kind == host.Death && e.Age() >= StartTime
+	helper := old && known && t.hold && !m.held && !m.served
+	if m.draining || helper {
+		return false // it was not one of those that serve
+	}
+	t.lastDeath = max(t.lastDeath, e.At)
+	t.pending = append(t.pending, e.At)
+	if slices.Contains(t.steady, e.Process) && failed(e.Exit) {
+		t.unsteady = true
+	}
+	if m.served || old {
+		t.served = true
+		t.lastSome = max(t.lastSome, e.At)
+		t.chain = chain{open: true, began: e.At, last: e.At, exits: map[string]int{}}
+		return true
+	}
+	if t.chain.open && t.served {
+		t.chain.add(e)
+	}
+	return false
+}
+
+// failed reports an end that nobody asks a worker for. A signal with which
+// managers end workers on a reload is none.
+func failed(e host.Exit) bool {
+	switch e.Signal {
+	case 1, 2, 3, 10, 12, 15: // HUP, INT, QUIT, USR1, USR2, TERM
+		return false
+	}
+	return e.Abnormal()
+}
+
+// add takes the death of a worker that had not served: at any exit, for it was
+// younger than StartTime, or abnormal.
+func (c *chain) add(e *host.Event) {
+	if e.Born+Tick <= c.began {
+		return // a sibling of those whose death began the chain
+	}
+	c.died++
+	c.exits[e.Exit.String()]++
+	if e.Kind == host.Death && len(c.ages) < agesKept {
+		c.ages = append(c.ages, max(0, e.Age()))
+	}
+	// Born is a lower bound and last an upper one: the worker was born after
+	// its predecessor died, whatever the clock's grain. Siblings of one round
+	// were born before it and lengthen nothing.
+	if e.Born >= c.last {
+		c.links++
+		c.last = e.At
+	}
+}

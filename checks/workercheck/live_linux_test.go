@@ -1,0 +1,300 @@
+package workercheck_test
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/host"
+	"github.com/crosscheck-project/crosscheck/checks/host/hosttest"
+	"github.com/crosscheck-project/crosscheck/checks/workercheck"
+)
+
+func TestMain(m *testing.M) {
+	hosttest.Main()
+	os.Exit(m.Run())
+}
+
+// watch runs an observer with a workers check and hands each finding to see,
+// as a vantage would: on each change and each second, until the test ends.
+func watch(t *testing.T, target host.Target, see func(checks.Finding)) {
+	t.Helper()
+	target.Name = "it"
+	o, err := host.New(host.Config{Targets: []host.Target{target}}, host.Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := workercheck.New(workercheck.Config{Target: "it"}, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := o.Run(ctx); err != nil {
+			t.Errorf("Run() = %v", err)
+		}
+	})
+	wg.Go(func() {
+		slot := time.NewTicker(time.Second)
+		defer slot.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-o.Changed():
+			case <-slot.C:
+			}
+			see(c.Look(ctx))
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+}
+
+// findings collects and can be waited on.
+type findings struct {
+	mu   sync.Mutex
+	all  []checks.Finding
+	more chan struct{}
+}
+
+func newFindings() *findings { return &findings{more: make(chan struct{}, 1)} }
+
+func (f *findings) add(x checks.Finding) {
+	f.mu.Lock()
+	f.all = append(f.all, x)
+	f.mu.Unlock()
+	select {
+	case f.more <- struct{}{}:
+	default:
+	}
+}
+
+// since returns the findings from index n on, and the next index.
+func (f *findings) since(n int) ([]checks.Finding, int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[n:len(f.all):len(f.all)], len(f.all)
+}
+
+func (f *findings) until(t *testing.T, what string, ok func(checks.Finding) bool) checks.Finding {
+	t.Helper()
+	deadline := time.After(15 * time.Second)
+	_, n := f.since(0)
+	var last checks.Finding
+	for {
+		var fresh []checks.Finding
+		fresh, n = f.since(n)
+		for _, x := range fresh {
+			if last = x; ok(x) {
+				return x
+			}
+		}
+		select {
+		case <-f.more:
+		case <-deadline:
+			t.Fatalf("no finding with %s within 15 s; last: %+v workers %+v", what, last, last.Workers)
+		}
+	}
+}
+
+func serving(n int) func(checks.Finding) bool {
+	return func(f checks.Finding) bool {
+		return f.Outcome == checks.Pass && f.Workers.Serving == n && f.Workers.Expected == n
+	}
+}
+
+// p1 is the fast crash loop of JUDGING section 3, as the judge decides it.
+func p1(f checks.Finding) bool {
+	w := f.Workers
+	return w != nil && w.EverServed && w.Chain >= 3 && w.NoneLooks >= 2 && w.ChainFor >= 150*time.Millisecond
+}
+
+func p1d(f checks.Finding) bool {
+	w := f.Workers
+	return w != nil && w.EverServed && w.LivingWorkers == 0 && w.NoneLooks >= 2 && w.NoBirthFor >= max(2500*time.Millisecond, 2*w.Respawn)
+}
+
+func TestWorkers_ACrashLoopIsDecidableQuickly(t *testing.T) {
+	t.Parallel()
+	for name, shared := range map[string]bool{"shared": true, "reuseport": false} {
+		t.Run(name, func(t *testing.T) {
+			s := hosttest.Start(t, hosttest.Options{Workers: 4, Shared: shared, Respawn: 100 * time.Millisecond})
+			f := newFindings()
+			watch(t, host.Target{PIDFile: s.PIDFile, Listeners: []netip.AddrPort{s.Addr}}, f.add)
+			f.until(t, "4 of 4", serving(4))
+			at := s.Do("crash on")
+			got := f.until(t, "P1", p1)
+			t.Logf("P1 after %v: %s; chain %d over %v, respawn %v", time.Since(at), got.Detail, got.Workers.Chain, got.Workers.ChainFor, got.Workers.Respawn)
+			if !got.Urgent || !got.Suspicious || got.Outcome != checks.Fail || got.Reason != checks.ReasonNoServingWorker {
+				t.Errorf("finding = %+v, want an urgent, suspicious fail", got)
+			}
+			s.Do("crash off")
+			got = f.until(t, "recovery", serving(4))
+			if got.Workers.Chain != 0 || got.Workers.Died != 0 {
+				t.Errorf("after recovery chain = %d, died = %d, want 0, 0", got.Workers.Chain, got.Workers.Died)
+			}
+			f.until(t, "calm", func(x checks.Finding) bool { return !x.Suspicious })
+		})
+	}
+}
+
+func TestWorkers_OneKillOfAllProvesNothing(t *testing.T) {
+	t.Parallel()
+	s := hosttest.Start(t, hosttest.Options{Workers: 4, Shared: true, Respawn: 100 * time.Millisecond})
+	f := newFindings()
+	watch(t, host.Target{PIDFile: s.PIDFile, Listeners: []netip.AddrPort{s.Addr}}, f.add)
+	f.until(t, "4 of 4", serving(4))
+	_, n := f.since(0)
+	s.Do("kill")
+	f.until(t, "nobody serving", func(x checks.Finding) bool { return x.Workers.Serving == 0 })
+	f.until(t, "recovery", serving(4))
+	fresh, _ := f.since(n)
+	for _, x := range fresh {
+		if x.Workers.Chain != 0 || p1d(x) {
+			t.Errorf("chain %d, %+v after one kill, want chain 0 and no proof", x.Workers.Chain, x.Workers)
+		}
+	}
+}
+
+func TestWorkers_StoppedWorkersDoNotServe(t *testing.T) {
+	t.Parallel()
+	s := hosttest.Start(t, hosttest.Options{Workers: 2, Shared: true, Respawn: 100 * time.Millisecond})
+	f := newFindings()
+	watch(t, host.Target{PIDFile: s.PIDFile, Listeners: []netip.AddrPort{s.Addr}}, f.add)
+	f.until(t, "2 of 2", serving(2))
+	s.Do("stop")
+	got := f.until(t, "an unanswered local look", func(x checks.Finding) bool { return x.Workers.Local == checks.LocalUnanswered })
+	if got.Outcome != checks.Fail || got.Workers.LivingWorkers != 2 || got.Workers.Expected != 2 {
+		t.Errorf("finding = %+v %+v, want fail, 2 living, 2 expected", got, got.Workers)
+	}
+	s.Do("cont")
+	f.until(t, "2 of 2 again", serving(2))
+}
+
+// skip skips, or fails where skipping is forbidden.
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CROSSCHECK_NO_SKIP") == "1" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// nginx starts a real one and returns its target.
+func nginx(t *testing.T, workers int) (host.Target, func(args ...string)) {
+	t.Helper()
+	exe, err := exec.LookPath("nginx")
+	if err != nil {
+		if _, err = os.Stat("/usr/sbin/nginx"); err != nil {
+			skip(t, "nginx is not installed (apt install nginx-light)")
+		}
+		exe = "/usr/sbin/nginx"
+	}
+	dir := t.TempDir()
+	os.Chmod(dir, 0o755)
+	port := freePort(t)
+	conf := "daemon off; master_process on; worker_processes " + strconv.Itoa(workers) + ";\npid " + dir + "/nginx.pid; error_log " + dir + "/error.log;\n" +
+		"events { worker_connections 64; }\nhttp { access_log off;\n"
+	for _, d := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		conf += d + "_temp_path " + dir + "/" + d + ";\n"
+	}
+	conf += "proxy_cache_path " + dir + "/cache keys_zone=z:1m;\nserver { listen 127.0.0.1:" + strconv.Itoa(port) + "; location / { return 200 ok; } } }\n"
+	if err := os.WriteFile(dir+"/nginx.conf", []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) *exec.Cmd {
+		cmd := exec.Command(exe, append([]string{"-e", dir + "/error.log", "-c", dir + "/nginx.conf"}, args...)...)
+		cmd.Stderr = os.Stderr
+		return cmd
+	}
+	main := run()
+	if err := main.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { main.Process.Signal(syscall.SIGTERM); main.Wait() })
+	return host.Target{PIDFile: filepath.Join(dir, "nginx.pid"), Listeners: []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(port))}},
+		func(args ...string) {
+			if err := run(args...).Run(); err != nil {
+				t.Errorf("nginx %v: %v", args, err)
+			}
+		}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sa.(*syscall.SockaddrInet4).Port
+}
+
+// killWorkers kills the workers of an nginx that are named so, until stop closes.
+func killWorkers(pidFile string, stop <-chan struct{}) {
+	b, _ := os.ReadFile(pidFile)
+	pid := strings.TrimSpace(string(b))
+	every := time.NewTicker(time.Millisecond)
+	defer every.Stop()
+	for {
+		kids, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+		for _, k := range strings.Fields(string(kids)) {
+			title, _ := os.ReadFile("/proc/" + k + "/cmdline")
+			if n, err := strconv.Atoi(k); err == nil && !strings.Contains(string(title), "cache") {
+				syscall.Kill(n, syscall.SIGKILL)
+			}
+		}
+		select {
+		case <-stop:
+			return
+		case <-every.C:
+		}
+	}
+}
+
+func TestWorkers_RealNginxInAKillLoopReloadAndKillOnce(t *testing.T) {
+	t.Parallel()
+	target, cli := nginx(t, 4)
+	f := newFindings()
+	watch(t, target, f.add)
+	f.until(t, "4 of 4", serving(4))
+
+	_, n := f.since(0)
+	cli("-s", "reload")
+	f.until(t, "calm after the reload", func(x checks.Finding) bool { return serving(4)(x) && !x.Suspicious })
+	stop := make(chan struct{})
+	close(stop)
+	killWorkers(target.PIDFile, stop) // once
+	f.until(t, "an exit", func(x checks.Finding) bool { return x.Suspicious })
+	f.until(t, "calm after one kill", func(x checks.Finding) bool { return serving(4)(x) && !x.Suspicious })
+	fresh, _ := f.since(n)
+	for _, x := range fresh {
+		if p1(x) || p1d(x) || x.Workers.Chain > 0 {
+			t.Errorf("%s: %+v, want no chain from a reload and one kill", x.Detail, x.Workers)
+		}
+	}
+
+	stop = make(chan struct{})
+	var wg sync.WaitGroup
+	at := time.Now()
+	wg.Go(func() { killWorkers(target.PIDFile, stop) })
+	got := f.until(t, "P1", p1)
+	t.Logf("P1 after %v: %s; chain %d over %v, respawn %v", time.Since(at), got.Detail, got.Workers.Chain, got.Workers.ChainFor, got.Workers.Respawn)
+	close(stop)
+	wg.Wait()
+	f.until(t, "recovery", serving(4))
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/host"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/cli"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/config"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/jobs"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/vantagemetrics"
+	"github.com/crosscheck-project/crosscheck/probe/evidence"
+	"github.com/crosscheck-project/crosscheck/probe/vantage"
+)
+
+// options are the flags of agent and prober.
+type options struct {
+	config, listen, place string
+	log                   cli.Log
+}
+
+func runCommand(kind evidence.VantageKind, short string) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use: string(kind), Short: short, Args: cli.Args(cobra.NoArgs),
+		Long: short + `, as a configuration file says, with its findings on /metrics and
+every change of one in the log. It runs alone: it sends its evidence to nobody.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, kind, o) },
+	}
+	cmd.Flags().StringVarP(&o.config, "config", "c", "crosscheck.yml", "configuration file")
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:9848", "address of /metrics")
+	if kind == evidence.Prober {
+		cmd.Flags().StringVar(&o.place, "place", "", "which of the file's places this is; may be left out if there is but one")
+	}
+	o.log.AddFlags(cmd, "info")
+	return cmd
+}
+
+func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
+	log, err := o.log.Logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	file, faults := config.Load(o.config)
+	for _, f := range faults {
+		log.Error("configuration", "fault", f.String())
+	}
+	if file == nil {
+		return fmt.Errorf("%s: nothing to look at: %d faults, see above", o.config, len(faults))
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	l, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer l.Close()
+	sink := &sink{log: log, outcomes: map[string]checks.Outcome{}}
+	me, live, observer, err := looks(file, kind, o.place)
+	if err != nil {
+		return err
+	}
+	sink.from = me
+	deps := vantage.Deps{Publish: sink, Log: log}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if observer != nil {
+		deps.Changed = observer.Changed()
+		wg.Go(func() {
+			if err := observer.Run(ctx); err != nil && ctx.Err() == nil {
+				log.Error("host observer ended", "err", err)
+				cancel()
+			}
+		})
+	}
+	v, err := vantage.New(vantage.Config{Vantage: me, Kind: kind}, live, deps)
+	if err != nil {
+		return err
+	}
+	srv, err := serveMetrics(l, sink, vantagemetrics.Collector{Vantages: map[evidence.Vantage]*vantage.Vantage{me: v}, Observer: observer}, log)
+	if err != nil {
+		return err
+	}
+	defer srv.Close()
+	log.Info("looking", "kind", kind, "checks", len(live), "metrics", "http://"+l.Addr().String()+"/metrics")
+	return v.Run(ctx)
+}
+
+// looks makes the vantage's identity and its jobs.
+func looks(file *config.File, kind evidence.VantageKind, place string) (evidence.Vantage, []vantage.Job, *host.Observer, error) {
+	compiled := config.Compile(file)
+	if kind == evidence.Agent {
+		me := evidence.Vantage{Place: "host", Name: "agent"}
+		if len(compiled.Targets) == 0 {
+			return me, nil, nil, fmt.Errorf("%s: no inside check to make", file.Path)
+		}
+		observer, err := host.New(host.Config{Targets: compiled.Targets}, host.Deps{})
+		if err != nil {
+			return me, nil, nil, err
+		}
+		return me, jobs.Agent(compiled.Inside, observer), observer, nil
+	}
+	for _, p := range file.Places {
+		if p.Name != place && (place != "" || len(file.Places) > 1) {
+			continue
+		}
+		live, err := jobs.Probe(compiled.OutsideIn(p.Region))
+		if err == nil && len(live) == 0 {
+			err = fmt.Errorf("%s: no outside check to make from place %s", file.Path, p.Name)
+		}
+		return evidence.Vantage{Place: p.Name, Name: "prober"}, live, nil, err
+	}
+	if place == "" {
+		return evidence.Vantage{}, nil, nil, cli.Usage{Err: fmt.Errorf("%s has %d places: say which with --place", file.Path, len(file.Places))}
+	}
+	return evidence.Vantage{}, nil, nil, cli.Usage{Err: fmt.Errorf("--place: %s has no place %q", file.Path, place)}
+}
+
+var descOutcome = prometheus.NewDesc("crosscheck_check_outcome",
+	"1 for the outcome of a check's newest look, 0 for the others.", []string{"check", "outcome"}, nil)
+
+// sink takes the evidence in the place of a core: it remembers each check's
+// outcome and logs its changes.
+type sink struct {
+	log  *slog.Logger
+	from evidence.Vantage
+
+	// mu guards the field below.
+	mu       sync.Mutex
+	outcomes map[string]checks.Outcome
+}
+
+// Publish implements vantage.Publisher.
+func (s *sink) Publish(_ context.Context, _ checks.Kind, _ string, body []byte) error {
+	batch, err := evidence.Decode(s.from, body)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range batch {
+		if old, known := s.outcomes[e.Check]; !known || old != e.Finding.Outcome {
+			s.log.Info("finding", "check", e.Check, "outcome", e.Finding.Outcome, "reason", e.Finding.Reason, "detail", e.Finding.Detail)
+		}
+		s.outcomes[e.Check] = e.Finding.Outcome
+	}
+	return nil
+}
+
+// Describe implements prometheus.Collector.
+func (s *sink) Describe(ch chan<- *prometheus.Desc) { ch <- descOutcome }
+
+// Collect implements prometheus.Collector.
+func (s *sink) Collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for check, is := range s.outcomes {
+		for _, o := range []checks.Outcome{checks.Blind, checks.Pass, checks.Warn, checks.Fail} {
+			v := 0.0
+			if o == is {
+				v = 1
+			}
+			ch <- prometheus.MustNewConstMetric(descOutcome, prometheus.GaugeValue, v, check, o.String())
+		}
+	}
+}
+
+func serveMetrics(l net.Listener, sink *sink, v vantagemetrics.Collector, log *slog.Logger) (*http.Server, error) {
+	registry := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sink, v} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "healthy") })
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics", "err", err)
+		}
+	}()
+	return srv, nil
+}

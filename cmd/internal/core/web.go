@@ -1,0 +1,50 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/crosscheck-project/crosscheck/alerting/console"
+	"github.com/crosscheck-project/crosscheck/alerting/notify/embedded"
+)
+
+// startWeb serves the console, the API, the metrics and, if it is embedded,
+// Alertmanager's API on the one listener.
+func (c *Core) startWeb() error {
+	if err := c.registerMetrics(); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", console.New(console.Deps{View: c.consoleView}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelError)}))
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "healthy") })
+	mux.HandleFunc("GET /-/ready", c.serveReady)
+	if c.embedded != nil {
+		mux.Handle(embedded.Prefix+"/", c.embedded.Handler())
+	}
+	c.web = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelWarn)}
+	go func() {
+		if err := c.web.Serve(c.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			select {
+			case c.failure <- fmt.Errorf("web server: %w", err):
+			default:
+			}
+		}
+	}()
+	return nil
+}
+
+// serveReady answers 200 while the engine judges: after it has caught up, and
+// not while it waits for a journal that does not take its decisions.
+func (c *Core) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if v := c.consoleView(); !v.Ready {
+		http.Error(w, "not ready: the engine does not answer", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
