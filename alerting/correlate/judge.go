@@ -60,6 +60,27 @@ func New(p policy.Policy) (*Judge, error) {
 	return j, nil
 }
 
+// Resume tells a new judge what stood when its predecessor ended, before any
+// evidence. It claims nothing; but what was bad then and shows nothing now is
+// unknown, not up, as if this judge had seen it fall silent.
+func (j *Judge) Resume(st State) {
+	s, ok := j.byName[st.Scope.Service]
+	if !ok || !st.Verdict.Bad() || s.policy.Region != st.Scope.Region {
+		return
+	}
+	if st.Rule == ruleQuorum || st.Rule == ruleAlone {
+		for _, o := range s.outside {
+			o.doubt = true
+		}
+		return
+	}
+	for _, i := range s.instances {
+		if len(i.workers)+len(i.listeners) > 0 && (st.Scope.Instance == "" || st.Scope.Instance == i.name) {
+			i.lost = true
+		}
+	}
+}
+
 // Observe takes in one piece of evidence. now is the greater of the previous
 // now and the time at which the core stored it; time is advanced to it first.
 func (j *Judge) Observe(e evidence.Stored, now time.Time) []Change {

@@ -27,6 +27,12 @@ const (
 	aloneSpan  = 5 * time.Second
 )
 
+// The rules of the outside, beside those of the inside (P1, P2, ...).
+const (
+	ruleQuorum = "quorum"
+	ruleAlone  = "alone"
+)
+
 // ballot is what one vantage has seen of one outside check.
 type ballot struct {
 	vantage evidence.Vantage
@@ -85,6 +91,9 @@ type outsideCheck struct {
 	// standing is the last decision: an even split, and a place that needs a
 	// second look, leave it as it is.
 	standing vote
+	// doubt: something outside failed when an earlier judge ended, and nobody
+	// has decided on this check since.
+	doubt bool
 }
 
 func (o *outsideCheck) add(b *ballot) {

@@ -104,9 +104,10 @@ func (s *service) poll(group []*outsideCheck, now time.Time) poll {
 	for _, o := range group {
 		v := o.decide(o.count(now, len(s.places)))
 		if v == voteUnknown {
-			p.lost += one(o.standing == voteFail)
+			p.lost += one(o.standing == voteFail || o.doubt)
 			continue
 		}
+		o.doubt = false
 		p.voting++
 		if v == votePass {
 			continue
@@ -217,12 +218,12 @@ func (s *service) evaluate(now time.Time) State {
 
 // finding is what a failing poll says of what it was pinned to.
 func (p *poll) finding() finding {
-	f := finding{verdict: Degraded, proof: Proof{Rule: "quorum", Cause: p.cause}, at: p.onset, page: true, text: p.text, certain: Certain}
+	f := finding{verdict: Degraded, proof: Proof{Rule: ruleQuorum, Cause: p.cause}, at: p.onset, page: true, text: p.text, certain: Certain}
 	if p.failing == p.voting {
 		f.verdict = Down
 	}
 	if p.suspected {
-		f.proof.Rule, f.certain = "alone", Suspected
+		f.proof.Rule, f.certain = ruleAlone, Suspected
 	}
 	return f
 }

@@ -160,6 +160,9 @@ func TestTable_EveryCombinationIsDecided(t *testing.T) {
 		if !r.served && r.main == checks.ProcGone && v.Bad() && p.Cause == correlate.CauseMainDead {
 			bad(r, "got %s, want no proof against what never served", v)
 		}
+		if r.inside == "usable" && r.served && r.main == checks.ProcGone && vf != correlate.Down {
+			bad(r, "got %s, want down: main is gone and the outside fails", vf)
+		}
 		// Blindness hides; it never proves and never heals.
 		hidden := r
 		hidden.inside = "blind"

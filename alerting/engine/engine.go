@@ -112,6 +112,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err != nil {
 		return ignoreCancel(caller, fmt.Errorf("read the newest evidence: %w", err))
 	}
+	for _, s := range e.book.Open() {
+		e.judge.Resume(s.State)
+	}
 	since := e.startAt.Add(-e.horizon())
 	reader := make(chan error, 1)
 	go func() {

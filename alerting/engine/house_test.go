@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,7 +51,6 @@ type house struct {
 	// mu guards the fields below.
 	mu      sync.Mutex
 	notices []notify.Notice
-	verdict []string // every verdict that was logged
 }
 
 func newHouse(t *testing.T) *house { return &house{t: t, policy: lb()} }
@@ -76,7 +74,7 @@ func (h *house) boot(through ...func(engine.Journal, context.CancelFunc) engine.
 	}
 	e, err := engine.New(
 		engine.Config{Policy: h.policy, ConsoleURL: "http://127.0.0.1:8080"},
-		engine.Deps{Results: &h.results, Journal: j, Asker: &h.asker, Post: h.hear, Log: slog.New(listener{h})},
+		engine.Deps{Results: &h.results, Journal: j, Asker: &h.asker, Post: h.hear, Log: slog.New(slog.DiscardHandler)},
 	)
 	if err != nil {
 		h.t.Fatal(err)
@@ -210,33 +208,6 @@ func (h *house) during(d time.Duration, round func()) {
 		time.Sleep(min(interval, time.Until(end)))
 	}
 	synctest.Wait()
-}
-
-// listener keeps the verdicts that the engine logs.
-type listener struct{ h *house }
-
-func (l listener) Enabled(context.Context, slog.Level) bool { return true }
-func (l listener) WithAttrs([]slog.Attr) slog.Handler       { return l }
-func (l listener) WithGroup(string) slog.Handler            { return l }
-func (l listener) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != "verdict" {
-		return nil
-	}
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "to" {
-			l.h.mu.Lock()
-			l.h.verdict = append(l.h.verdict, a.Value.String())
-			l.h.mu.Unlock()
-		}
-		return true
-	})
-	return nil
-}
-
-func (h *house) verdicts() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.verdict)
 }
 
 // hooked is a journal with something done before and after an append.

@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/httpcheck"
@@ -107,4 +109,24 @@ func errorsOf(errs ...error) error {
 		}
 	}
 	return nil
+}
+
+func TestLook_LeavesNothingRunning(t *testing.T) {
+	servers := []string{fullBacklog(t), backlog(t), tlsPort(backlog)(t), closedPort(t)}
+	before := runtime.NumGoroutine()
+	for _, u := range servers {
+		for range 3 {
+			look(t, httpcheck.Config{URL: u, Timeout: short / 3})
+		}
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	end := time.After(long)
+	for runtime.NumGoroutine() > before {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%d goroutines, %d before the looks", runtime.NumGoroutine(), before)
+		}
+	}
 }

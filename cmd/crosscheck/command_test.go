@@ -87,7 +87,7 @@ func TestCheck_ExitsByOutcome(t *testing.T) {
 		{"a closed port", []string{"http", "http://" + closed + "/"}, 1, []string{"FAIL connect_refused"}},
 		{"a port somebody owns", []string{"port", l.Addr().String()}, 0, []string{"PASS", "worker", "alive"}},
 		{"a port nobody owns", []string{"port", closed}, 1, []string{"FAIL not_listening"}},
-		{"workers that serve", []string{"workers", "--pidfile", l.PIDFile()}, 0, []string{"PASS", "main", "worker", "4 of 4"}},
+		{"workers that serve", []string{"workers", "--pidfile", l.PIDFile()}, 0, []string{"PASS", "main", "worker", "4 workers serve"}},
 		{"no pid file", []string{"workers", "--pidfile", "/nonexistent.pid"}, 3, []string{"BLIND main_unknown", "/nonexistent.pid"}},
 		{"no target", []string{"http"}, 2, nil},
 		{"not an address", []string{"port", "8080"}, 2, nil},

@@ -228,11 +228,11 @@ func TestPublish_AFullBatchDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const interval = 10 * time.Millisecond
 		var jobs []vantage.Job
-		for i := range 400 {
+		for i := range 200 {
 			jobs = append(jobs, job(fmt.Sprintf("s%d/http", i), checks.KindHTTP, interval, always(checks.Pass)))
 		}
 		s := run(t, evidence.Prober, &core{}, jobs...)
-		time.Sleep(time.Second)
+		time.Sleep(300 * time.Millisecond)
 		s.stop()
 		for _, m := range s.core.messages {
 			if n := len(m.Got); n > evidence.MaxBatch {
@@ -240,7 +240,7 @@ func TestPublish_AFullBatchDoesNotWait(t *testing.T) {
 			}
 			for _, e := range m.Got {
 				if e.Waited > 10*time.Millisecond {
-					t.Fatalf("piece %d waited %s though 40,000 come each second", e.Seq, e.Waited)
+					t.Fatalf("piece %d waited %s though 20,000 come each second", e.Seq, e.Waited)
 				}
 			}
 		}
@@ -423,15 +423,15 @@ func TestPublish_TheOldestAreDroppedAndCountedWhenTooManyWait(t *testing.T) {
 
 func TestPublish_EvidenceThatFitsNoMessageIsDroppedAndDoesNotBlockTheRest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		huge := checks.Finding{Outcome: checks.Fail, Detail: strings.Repeat("x", 600<<10)}
+		huge := checks.Finding{Outcome: checks.Fail, Detail: strings.Repeat("x", 520<<10)}
 		large := checks.Finding{Outcome: checks.Fail, Detail: strings.Repeat("x", 200<<10)}
 		c := &core{takes: 700 * time.Millisecond}
 		s := run(t, evidence.Prober, c,
 			job("huge", checks.KindHTTP, 4*time.Second, lookFunc(func(context.Context) checks.Finding { return huge })),
-			job("large", checks.KindHTTP, 500*time.Millisecond, lookFunc(func(context.Context) checks.Finding { return large })))
-		time.Sleep(10 * time.Second)
+			job("large", checks.KindHTTP, time.Second, lookFunc(func(context.Context) checks.Finding { return large })))
+		time.Sleep(8 * time.Second)
 		s.stop()
-		if st := s.Stats().Outbox; st.Dropped == 0 || st.Published < 10 {
+		if st := s.Stats().Outbox; st.Dropped == 0 || st.Published < 6 {
 			t.Errorf("stats %+v, want the huge dropped and the large published", st)
 		}
 		for _, m := range c.messages {

@@ -36,6 +36,7 @@ type Core struct {
 	hub      *hub.Hub
 	wire     *wire.Client
 	embedded *embedded.Alertmanager // nil with external Alertmanagers
+	sender   *alertmanager.Sender
 	loop     *notify.Loop
 	engine   *engine.Engine
 	local    *locals
@@ -98,6 +99,7 @@ func (c *Core) startOutputs() error {
 	if err != nil {
 		return err
 	}
+	c.sender = sender
 	c.run("alertmanager sender", sender.Run)
 	c.loop = notify.NewLoop(notify.Config{}, notify.Deps{
 		Notifiers: []notify.Notifier{sender},

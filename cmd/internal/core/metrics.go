@@ -34,6 +34,10 @@ var (
 		"Notices by receiver and result: accepted, failed (a try), retried (a try), dead, cancelled.", []string{"receiver", "result"}, nil)
 	descQueue = prometheus.NewDesc("crosscheck_notices_queued",
 		"Incidents and severities with something to deliver now.", []string{"receiver"}, nil)
+	descPosts = prometheus.NewDesc("crosscheck_alertmanager_posts_total",
+		"POSTs to each Alertmanager by result: accepted (2xx) or failed.", []string{"url", "result"}, nil)
+	descPostQueue = prometheus.NewDesc("crosscheck_alertmanager_alerts_queued",
+		"Alerts waiting to be posted to each Alertmanager.", []string{"url"}, nil)
 	descRefused = prometheus.NewDesc("crosscheck_config_refused_services",
 		"Services of the configuration that are refused, and not watched.", nil, nil)
 	descRefusal = prometheus.NewDesc("crosscheck_config_refused_service",
@@ -61,7 +65,7 @@ type collector struct{ core *Core }
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descVerdict, descOpen, descSteps, descEvidence, descAsks, descAppendErrors,
-		descUnrecorded, descNotices, descQueue, descRefused, descRefusal, descReady, descBuild} {
+		descUnrecorded, descNotices, descQueue, descPosts, descPostQueue, descRefused, descRefusal, descReady, descBuild} {
 		ch <- d
 	}
 }
@@ -99,6 +103,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		counter(descNotices, r.Dead, r.Receiver, "dead")
 		counter(descNotices, r.Cancelled, r.Receiver, "cancelled")
 		gauge(descQueue, float64(r.Queued), r.Receiver)
+	}
+	for _, a := range c.core.sender.Stats() {
+		counter(descPosts, a.Posted, a.URL, "accepted")
+		counter(descPosts, a.Failed, a.URL, "failed")
+		gauge(descPostQueue, float64(a.Queued), a.URL)
 	}
 	gauge(descRefused, float64(len(c.core.file.Refused)))
 	for _, r := range c.core.file.Refused {

@@ -85,7 +85,7 @@ func (s *story) monitor(l *lab.Lab) {
 func (s *story) fault(r *Report, l *lab.Lab, f fault) {
 	s.monitor(l)
 	s.line(plain, "inside", "%s", insideText(r.Evidence))
-	s.line(plain, "outside", "%s", outsideText(r.Evidence))
+	s.line(plain, "outside", "%s", outsideText(sinceFault(r)))
 	s.line(red, "VERDICT", "%s, cause %s (rule %s), %s after the fault",
 		strings.ToUpper(r.Verdict.String()), r.Cause, r.Rule, since(r.InjectedAt, r.VerdictAt))
 	s.line(red, "PAGE", "%s after the fault: %s", since(r.InjectedAt, r.PagedAt), r.Sentence)
@@ -119,7 +119,7 @@ func (s *story) nothing(r *Report, l *lab.Lab) {
 
 func (s *story) end(r *Report, o Options) {
 	fmt.Fprintln(s.out)
-	s.line(green, "AS EXPECTED", "fault %s, %s listener: verdict %s, %d page, %d resolve", r.Fault, r.Listener, r.Verdict, r.Pages, r.Resolves)
+	s.line(green, "AS EXPECTED", "fault %s, %s listener: verdict %s, pages %d, resolves %d", r.Fault, r.Listener, r.Verdict, r.Pages, r.Resolves)
 	if o.JSON != "" {
 		s.line(dim, "", "report: %s", o.JSON)
 	}
@@ -127,6 +127,18 @@ func (s *story) end(r *Report, o Options) {
 
 func (s *story) console(url string) {
 	s.line(plain, "console", "%s goes on running; Ctrl-C ends the demo", url)
+}
+
+// sinceFault leaves out the looks that ended before the fault: they show nothing
+// of it.
+func sinceFault(r *Report) []correlate.Ref {
+	var refs []correlate.Ref
+	for _, e := range r.Evidence {
+		if e.At.After(r.InjectedAt.Time) {
+			refs = append(refs, e)
+		}
+	}
+	return refs
 }
 
 func since(a, b stamp) string {
@@ -156,7 +168,7 @@ func sideText(refs []correlate.Ref, side correlate.Side) string {
 		places[text] = append(places[text], r.Place)
 	}
 	if len(texts) == 0 {
-		return "nothing was seen yet"
+		return "no look has ended since the fault; the probers were asked to look and wait for an answer"
 	}
 	for i, t := range texts {
 		if side == correlate.Outside {

@@ -7,7 +7,7 @@ import (
 
 // The take-over itself. The house has no init functions; this line is one in
 // all but name and the only one, because a worker that waits for func main
-// costs six times the CPU, forty times a second (README, "Start-up").
+// costs three to six times the CPU, forty times a second (README, "Start-up").
 var _ = TakeOver()
 
 // TakeOver makes this process a main or a worker of the lab and never returns
