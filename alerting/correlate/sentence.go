@@ -17,6 +17,10 @@ func sentence(s *State, texts []string) string {
 	if len(texts) > 0 {
 		b.WriteString(": " + strings.Join(texts, "; "))
 	}
+	if (s.Rule == ruleQuorum || s.Rule == ruleAlone) && s.Tally.Failing == 0 && s.Tally.Voting > 0 {
+		fmt.Fprintf(&b, ". All %d places are served again; closing wants two good looks from each", s.Tally.Voting)
+		return b.String()
+	}
 	b.WriteString(". " + s.Tally.text(s.Verdict))
 	return b.String()
 }
@@ -24,7 +28,11 @@ func sentence(s *State, texts []string) string {
 // workersText says what the agent saw of main and its workers.
 func workersText(f *checks.WorkerFacts) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "main %s, %d of %d workers serving", f.Main.State, f.Serving, f.Expected)
+	if f.Expected > 0 {
+		fmt.Fprintf(&b, "main %s, %d of %d workers serving", f.Main.State, f.Serving, f.Expected)
+	} else { // broken before its worker count was known
+		fmt.Fprintf(&b, "main %s, no worker serving", f.Main.State)
+	}
 	if f.Died > 0 {
 		fmt.Fprintf(&b, "; %d %s died", f.Died, plural(f.Died, "replacement"))
 		if f.DiedAge > 0 {

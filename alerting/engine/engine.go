@@ -330,7 +330,11 @@ func (e *Engine) isReady() bool {
 func (e *Engine) apply(changes []correlate.Change) []incident.Step {
 	var steps []incident.Step
 	for _, c := range changes {
-		e.deps.Log.Info("verdict", "service", c.To.Scope.Service, "region", c.To.Scope.Region, "from", c.From, "to", c.To.Verdict,
+		level := slog.LevelDebug
+		if c.From != c.To.Verdict {
+			level = slog.LevelInfo
+		}
+		e.deps.Log.Log(context.Background(), level, "verdict", "service", c.To.Scope.Service, "region", c.To.Scope.Region, "from", c.From, "to", c.To.Verdict,
 			"cause", c.To.Cause, "rule", c.To.Rule, "outside_failing", c.To.Tally.Failing)
 		steps = append(steps, e.book.Observe(c.To, c.At)...)
 	}

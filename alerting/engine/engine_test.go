@@ -230,7 +230,7 @@ func TestRun_ResolveIsOwedUntilAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		first := h.boot()
-		// From outside alone one network suspects; the ticket comes from an orphaned pool.
+		// A pool without its main is a ticket; that it then loops, a page.
 		orphans := serving
 		facts := *serving.Workers
 		facts.Main.State, facts.MainGoneFor = checks.ProcGone, 11*time.Second
@@ -503,24 +503,22 @@ func (brokenJournal) Read(context.Context, uint64, func(engine.Entry) error) (ui
 
 func TestRun_ReturnsWhatKeepsItFromStarting(t *testing.T) {
 	rows := map[string]struct {
-		prepare func(h *house)
+		entry   string // already in the journal
 		through func(engine.Journal, context.CancelFunc) engine.Journal
 		want    string
 	}{
-		"the journal cannot be read": {through: func(j engine.Journal, _ context.CancelFunc) engine.Journal { return brokenJournal{j} }, want: "connection lost"},
-		"the journal holds an entry that is not ours": {prepare: func(h *house) {
-			h.journal.Append(context.Background(), 0, "epoch", []byte("garbage")) //nolint:errcheck // checked by its effect
-		}, want: "journal entry 1 (epoch)"},
-		"the journal was written by a much newer core": {prepare: func(h *house) {
-			h.journal.Append(context.Background(), 0, "epoch", []byte(`{"version":3}`)) //nolint:errcheck // checked by its effect
-		}, want: "version 3, this core reads 1 to 2"},
+		"the journal cannot be read":                   {through: func(j engine.Journal, _ context.CancelFunc) engine.Journal { return brokenJournal{j} }, want: "connection lost"},
+		"the journal holds an entry that is not ours":  {entry: "garbage", want: "journal entry 1 (epoch)"},
+		"the journal was written by a much newer core": {entry: `{"version":3}`, want: "version 3, this core reads 1 to 2"},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newHouse(t)
-				if row.prepare != nil {
-					row.prepare(h)
+				if row.entry != "" {
+					if _, err := h.journal.Append(t.Context(), 0, "epoch", []byte(row.entry)); err != nil {
+						t.Fatal(err)
+					}
 				}
 				var l *life
 				if row.through != nil {

@@ -155,13 +155,17 @@ func (h *house) steps(kind incident.StepKind) []incident.Step {
 }
 
 func (h *house) entries(kind string) int {
+	h.t.Helper()
 	n := 0
-	h.journal.Read(context.Background(), 0, func(e engine.Entry) error { //nolint:errcheck // fn never fails
+	_, err := h.journal.Read(context.Background(), 0, func(e engine.Entry) error {
 		if e.Kind == kind {
 			n++
 		}
 		return nil
 	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
 	return n
 }
 

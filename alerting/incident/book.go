@@ -47,6 +47,9 @@ type Step struct {
 	// Onset when its first failing evidence was seen.
 	OpenedAt time.Time `json:"opened_at"`
 	Onset    time.Time `json:"onset"`
+	// Cause is what the incident is put down to: that of its first proof, until
+	// a clearer one is known. What is left when it is over does not replace it.
+	Cause correlate.Cause `json:"cause"`
 	// Severities are those that were raised so far, the ticket first.
 	Severities []Severity `json:"severities"`
 	// Reason says why this step was taken.
@@ -131,7 +134,7 @@ func (b *Book) Advance(now time.Time) []Step {
 		in := b.open[k]
 		steps = append(steps, b.end(k, due, correlate.Up, fmt.Sprintf("good for %s", b.closeAfter[k.service]),
 			fmt.Sprintf("%s UP again since %s: it was %s for %s", in.Last.State.Scope, in.GoodSince.UTC().Format(time.TimeOnly),
-				in.Last.State.Cause, in.GoodSince.Sub(in.Last.Onset).Round(100*time.Millisecond))))
+				in.Last.Cause, in.GoodSince.Sub(in.Last.Onset).Round(100*time.Millisecond))))
 	}
 	slices.SortStableFunc(steps, func(x, y Step) int { return x.At.Compare(y.At) })
 	return steps
@@ -146,7 +149,7 @@ func (b *Book) Retire(now time.Time) []Step {
 			continue
 		}
 		steps = append(steps, b.end(k, now, correlate.Unknown, "no longer configured",
-			fmt.Sprintf("%s is no longer watched: the configuration does not have it; it was %s", b.open[k].Last.State.Scope, b.open[k].Last.State.Cause)))
+			fmt.Sprintf("%s is no longer watched: the configuration does not have it; it was %s", b.open[k].Last.State.Scope, b.open[k].Last.Cause)))
 	}
 	return steps
 }
@@ -199,7 +202,7 @@ func (b *Book) begin(k key, st correlate.State, now time.Time) Step {
 		onset = now
 	}
 	s := Step{
-		Incident: ID(st, onset), N: 1, Kind: Opened, At: now, OpenedAt: now, Onset: onset,
+		Incident: ID(st, onset), N: 1, Kind: Opened, At: now, OpenedAt: now, Onset: onset, Cause: st.Cause,
 		Severities: []Severity{severityOf(&st)}, Reason: "first proof", State: st,
 	}
 	b.open[k] = &Incident{Last: s}
@@ -210,6 +213,9 @@ func (in *Incident) update(st correlate.State, now time.Time, reason string) Ste
 	s := in.Last
 	s.N++
 	s.Kind, s.At, s.Reason, s.State = Updated, now, reason, st
+	if reason == clearer {
+		s.Cause = st.Cause
+	}
 	if sev := severityOf(&st); !slices.Contains(s.Severities, sev) && sev == Page {
 		s.Severities = append(slices.Clone(s.Severities), sev)
 		s.Reason = "severity rose"
@@ -225,6 +231,9 @@ func severityOf(st *correlate.State) Severity {
 	return Ticket
 }
 
+// clearer is the reason of an update that replaces the incident's cause.
+const clearer = "the cause became clearer"
+
 // whyUpdate says what is new for a reader; empty if nothing is.
 func whyUpdate(old, now *correlate.State, relapse bool) string {
 	switch {
@@ -235,7 +244,7 @@ func whyUpdate(old, now *correlate.State, relapse bool) string {
 	case old.Cause != now.Cause && slices.Contains(old.Effects, now.Cause):
 		return fmt.Sprintf("%s is over, %s remains", old.Cause, now.Cause)
 	case old.Cause != now.Cause:
-		return "the cause became clearer"
+		return clearer
 	case severityOf(old) != severityOf(now) && now.Page:
 		return "severity rose"
 	case old.Scope != now.Scope:

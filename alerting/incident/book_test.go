@@ -99,7 +99,7 @@ func TestObserve_OneIncidentPerService(t *testing.T) {
 	b := incident.NewBook(services())
 	opened := one(t, b.Observe(state("lb", correlate.Down), at(0)), incident.Opened)
 	want := incident.Step{
-		Incident: opened.Incident, N: 1, Kind: incident.Opened, At: at(0), OpenedAt: at(0), Onset: at(-1),
+		Incident: opened.Incident, N: 1, Kind: incident.Opened, At: at(0), OpenedAt: at(0), Onset: at(-1), Cause: correlate.CauseWorkersCrashLooping,
 		Severities: []incident.Severity{incident.Page}, Reason: "first proof", State: state("lb", correlate.Down),
 	}
 	if diff := cmp.Diff(want, opened); diff != "" {
@@ -157,6 +157,18 @@ func TestObserve_SaysWhatIsNew(t *testing.T) {
 				t.Errorf("reason: got %q, want %q", s.Reason, row.want)
 			}
 		})
+	}
+}
+
+func TestObserve_ACauseIsReplacedByAClearerOneOnly(t *testing.T) {
+	b := incident.NewBook(services())
+	first := one(t, b.Observe(state("lb", correlate.Down, cause(correlate.CauseHTTPFailing)), at(0)), incident.Opened)
+	proven := state("lb", correlate.Down, cause(correlate.CauseWorkersCrashLooping))
+	proven.Effects = []correlate.Cause{correlate.CauseHTTPFailing}
+	clearer := one(t, b.Observe(proven, at(1)), incident.Updated)
+	rest := one(t, b.Observe(state("lb", correlate.Down, cause(correlate.CauseHTTPFailing)), at(2)), incident.Updated)
+	if first.Cause != correlate.CauseHTTPFailing || clearer.Cause != correlate.CauseWorkersCrashLooping || rest.Cause != correlate.CauseWorkersCrashLooping {
+		t.Errorf("got causes %s, %s, %s; want http_failing, then workers_crash_looping, which its aftermath does not replace", first.Cause, clearer.Cause, rest.Cause)
 	}
 }
 

@@ -100,7 +100,8 @@ func (c *Check) look(ctx context.Context) checks.Finding {
 	if l.Listening {
 		c.looker.Rest()
 	} else {
-		facts.Local = c.looker.Look(time.Now())
+		last, _ := c.looker.Look(time.Now())
+		facts.Local = last.Look
 	}
 	f := Conclude(facts)
 	f.Suspicious = !l.Listening

@@ -72,6 +72,7 @@ func (t *Tracker) takeEvents(s *host.Snapshot) (servedDeath bool) {
 func (t *Tracker) birth(e *host.Event) {
 	t.lone = false
 	t.lastBirth = max(t.lastBirth, e.Born)
+	t.bornBy = max(t.bornBy, e.At)
 	if len(t.pending) == 0 {
 		return
 	}
@@ -104,6 +105,14 @@ func (t *Tracker) death(e *host.Event) (served bool) {
 	t.pending = append(t.pending, e.At)
 	if slices.Contains(t.steady, e.Process) && failed(e.Exit) {
 		t.unsteady = true
+	}
+	if failed(e.Exit) || !e.Exit.Known && !old {
+		t.crashed, t.demand = true, false
+		if !t.chain.open && t.served && !old {
+			// A pool that was at rest: no worker's death could begin the chain.
+			t.chain = chain{open: true, began: e.At, last: e.At, exits: map[string]int{}}
+			return false
+		}
 	}
 	if m.served || old {
 		t.served = true

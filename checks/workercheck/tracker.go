@@ -46,14 +46,17 @@ type generation struct {
 	members   map[host.ID]*member
 	hold      bool // workers hold the listener when healthy
 	served    bool
-	answers   bool // main answered by itself while it had no worker
-	lone      bool // main serves, and never had a worker
+	lone      bool // main listens, and never had a child
+	solo      bool // main answered us itself: it had no child all the while
+	demand    bool // main forks on demand: it had no worker, and we were answered
+	crashed   bool // a child died badly since a worker last served
 	expected  int
 	steady    []host.ID // who served when the number was last steady
 	unsteady  bool      // one of steady died abnormally since
 	noneLooks int
 	lastSome  time.Duration // when someone was last known to serve
-	lastBirth time.Duration
+	lastBirth time.Duration // lower bound
+	bornBy    time.Duration // upper bound of the last birth
 	lastDeath time.Duration
 	pending   []time.Duration // deaths not yet followed by a birth
 	respawns  []time.Duration
@@ -65,9 +68,18 @@ type member struct {
 	held, draining, served bool
 }
 
+// Answer is what became of a local look, on the boot clock.
+type Answer struct {
+	Look checks.LocalLook
+	// Empty: no worker lived when it began.
+	Empty        bool
+	Began, Ended time.Duration
+}
+
 // Observe takes a snapshot without trouble whose main is known, and returns
-// the facts at now. loc is the last local look made on behalf of these facts.
-func (t *Tracker) Observe(s host.Snapshot, loc checks.LocalLook, now time.Duration) checks.WorkerFacts {
+// the facts at now. answer is that of the last local look made on behalf of
+// these facts.
+func (t *Tracker) Observe(s host.Snapshot, answer Answer, now time.Duration) checks.WorkerFacts {
 	if s.Main.Process.ID != t.main {
 		t.generation = generation{main: s.Main.Process.ID, since: s.At, members: map[host.ID]*member{}}
 	}
@@ -89,7 +101,7 @@ func (t *Tracker) Observe(s host.Snapshot, loc checks.LocalLook, now time.Durati
 		}
 	}
 	f.Serving = serving
-	if f.MainServes = serving == 0 && t.mainServes(&s, f.LivingWorkers, loc, now); f.MainServes {
+	if f.MainServes = t.mainServes(&s, serving, f.LivingWorkers, answer); f.MainServes {
 		f.Serving, f.Main.Serving = 1, true
 	} else {
 		t.learnExpected(&s, workers)
@@ -97,6 +109,9 @@ func (t *Tracker) Observe(s host.Snapshot, loc checks.LocalLook, now time.Durati
 	f.Expected = t.expected
 	if f.MainServes {
 		f.Expected = 1
+	}
+	if serving > 0 {
+		t.crashed = false
 	}
 	t.count(&s, f.Serving, servedDeath)
 	t.fill(&f, &s, now)
@@ -163,20 +178,33 @@ func (t *Tracker) roles(s *host.Snapshot) []checks.Process {
 	return out
 }
 
-// mainServes decides whether main, without workers, serves by itself: because
-// it holds the listener and never had a child, or because it answered.
-func (t *Tracker) mainServes(s *host.Snapshot, living int, loc checks.LocalLook, now time.Duration) bool {
-	if s.Main.Status != host.MainAlive || s.Main.Process.State != checks.ProcAlive || s.Main.Process.Age < StartTime {
+// mainServes decides whether main serves by itself. A worker that answered is
+// no proof of that: while replacements fail, one may answer before it dies.
+func (t *Tracker) mainServes(s *host.Snapshot, serving, living int, a Answer) bool {
+	p := &s.Main.Process
+	if s.Main.Status != host.MainAlive || p.State != checks.ProcAlive || p.Age < StartTime {
 		return false
 	}
-	listens := s.Main.Process.Listens || s.FDsUnknown != ""
-	if listens && loc == checks.LocalAnswered && t.chain.links == 0 {
-		t.answers = true
-	}
+	listens := p.Listens || s.FDsUnknown != ""
 	if listens && living == 0 && len(t.members) == 0 && !s.Main.Reaped && t.lastBirth == 0 {
 		t.lone = true
 	}
-	return t.lone && living == 0 || t.answers && t.chain.links == 0
+	// The sweep must be younger than the answer, or it lacks births before it.
+	if listens && a.Look == checks.LocalAnswered && a.Empty && s.At >= a.Ended {
+		switch {
+		case t.bornBy < a.Began && (!t.crashed || a.Began-t.bornBy >= StartTime):
+			t.solo = true // in a loop, a birth may hide behind a death
+		case !t.crashed:
+			t.demand = true
+		}
+	}
+	switch {
+	case t.solo && !t.hold && p.Listens:
+		return true // its children are no workers
+	case serving > 0:
+		return false
+	}
+	return t.lone && living == 0 || t.solo && !t.crashed || t.demand
 }
 
 // learnExpected raises and lowers the number of workers expected.

@@ -23,7 +23,7 @@ type script struct {
 	snap    host.Snapshot
 	now     time.Duration
 	nextPID int
-	local   checks.LocalLook
+	local   workercheck.Answer
 }
 
 // newScript is a main of 100 s of age, which holds the listener, and n workers
@@ -291,7 +291,7 @@ func TestTracker(t *testing.T) {
 			s.look(25 * ms)
 			s.snap.Sweep--
 			s.look(25 * ms)
-			return s.tracker.Observe(s.snap, "", s.now)
+			return s.tracker.Observe(s.snap, workercheck.Answer{}, s.now)
 		}, numbers{Expected: 4, NoneLooks: 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -340,49 +340,119 @@ func TestTracker_NoBirthCountsFromTheDeathNotFromTheOldBirth(t *testing.T) {
 	}
 }
 
+// answered is a local look that began a while ago and has just been answered.
+func (s *script) answered(ago time.Duration, empty bool) {
+	s.local = workercheck.Answer{Look: checks.LocalAnswered, Empty: empty, Began: s.now - ago, Ended: s.now}
+}
+
 func TestTracker_MainServesByItself(t *testing.T) {
-	t.Run("when it listens and never had a child", func(t *testing.T) {
-		s := newScript(0)
-		if f := s.look(0); !f.MainServes || f.Serving != 1 || f.Expected != 1 || !f.EverServed {
-			t.Errorf("facts = %+v, want main serving, 1 of 1", f)
-		}
-	})
-	t.Run("not when it once reaped a child: its workers may all be dead", func(t *testing.T) {
-		s := newScript(0)
-		s.snap.Main.Reaped = true
-		if f := s.look(0); f.MainServes || f.Serving != 0 || f.EverServed {
-			t.Errorf("facts = %+v, want nobody serving", f)
-		}
-		s.local = checks.LocalAnswered
-		if f := s.look(time.Second); !f.MainServes {
-			t.Errorf("facts = %+v, want main serving once it answered", f)
-		}
-	})
-	t.Run("an on-demand pool at zero that answers", func(t *testing.T) {
-		s := newScript(2)
-		s.look(0)
-		s.dieAll(clean)
-		if f := s.look(time.Second); f.MainServes || f.NoneLooks != 1 {
-			t.Errorf("facts = %+v, want nobody serving before we asked", f)
-		}
-		s.local = checks.LocalAnswered
-		if f := s.look(time.Second); !f.MainServes || f.Expected != 1 {
-			t.Errorf("facts = %+v, want main serving", f)
-		}
-	})
-	t.Run("not while replacements fail, whatever one of them answered", func(t *testing.T) {
-		s := newScript(2)
-		s.look(0)
+	for _, tt := range []struct {
+		name string
+		play func(s *script) checks.WorkerFacts
+		want bool
+	}{
+		{"it listens and never had a child", func(s *script) checks.WorkerFacts {
+			return s.look(0)
+		}, true},
+		{"not if it once reaped a child: its workers may all be dead", func(s *script) checks.WorkerFacts {
+			s.snap.Main.Reaped = true
+			return s.look(0)
+		}, false},
+		{"it answered us and had no child all the while", func(s *script) checks.WorkerFacts {
+			s.snap.Main.Reaped = true
+			s.look(time.Second)
+			s.answered(5*ms, true)
+			return s.look(25 * ms)
+		}, true},
+		{"a lone server goes on serving when a child of its fails", func(s *script) checks.WorkerFacts {
+			s.snap.Main.Reaped = true
+			s.look(time.Second)
+			s.answered(5*ms, true)
+			s.look(25 * ms)
+			i := s.bear(s.now)
+			s.snap.Workers[i].Listens = false
+			s.look(10 * ms)
+			s.die(0, killed)
+			return s.look(25 * ms)
+		}, true},
+		{"not if the sweep is older than the answer", func(s *script) checks.WorkerFacts {
+			s.snap.Main.Reaped = true
+			s.look(time.Second)
+			s.answered(0, true)
+			s.local.Ended += time.Minute
+			return s.look(25 * ms)
+		}, false},
+		{"an on-demand pool whose workers left in peace answers by a new one", func(s *script) checks.WorkerFacts {
+			s.bear(910 * time.Second)
+			s.look(0)
+			s.dieAll(clean)
+			s.look(time.Second)
+			s.bear(s.now)
+			s.now += 5 * ms
+			s.answered(10*ms, true)
+			return s.look(25 * ms)
+		}, true},
+		{"not while workers live that may have answered", func(s *script) checks.WorkerFacts {
+			s.bear(910 * time.Second)
+			s.look(0)
+			s.dieAll(clean)
+			s.look(100 * ms)
+			s.bear(s.now)
+			s.look(500 * ms)
+			s.answered(10*ms, false)
+			return s.look(25 * ms)
+		}, false},
+		{"not if workers were killed and a new one answered", func(s *script) checks.WorkerFacts {
+			s.bear(910 * time.Second)
+			s.look(0)
+			s.dieAll(killed)
+			s.look(time.Second)
+			s.bear(s.now)
+			s.now += 5 * ms
+			s.answered(10*ms, true)
+			return s.look(25 * ms)
+		}, false},
+		{"not for an on-demand pool whose workers begin to fail", func(s *script) checks.WorkerFacts {
+			s.bear(910 * time.Second)
+			s.look(0)
+			s.dieAll(clean)
+			s.look(time.Second)
+			s.bear(s.now)
+			s.now += 5 * ms
+			s.answered(10*ms, true)
+			s.look(25 * ms)
+			s.dieAll(killed)
+			return s.look(25 * ms)
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := tt.play(newScript(0))
+			if f.MainServes != tt.want || tt.want && (f.Serving != 1 || f.Expected != 1 || f.NoneLooks != 0) {
+				t.Errorf("main serves %t, %d of %d, want %t: %+v", f.MainServes, f.Serving, f.Expected, tt.want, f)
+			}
+		})
+	}
+}
+
+func TestTracker_AnOnDemandPoolThatFailsMakesAChain(t *testing.T) {
+	s := newScript(1)
+	s.look(0)
+	s.dieAll(clean)
+	s.look(time.Second)
+	s.bear(s.now)
+	s.answered(0, true)
+	s.look(25 * ms)
+	for range 4 {
+		s.now += 100 * ms
 		s.dieAll(killed)
+		s.look(0)
 		s.now += 100 * ms
 		s.bear(s.now)
-		s.now += 10 * ms
-		s.dieAll(killed)
-		s.local = checks.LocalAnswered
-		if f := s.look(time.Second); f.MainServes || f.Chain != 1 {
-			t.Errorf("facts = %+v, want nobody serving, chain 1", f)
-		}
-	})
+		s.look(0)
+	}
+	if f := s.look(25 * ms); f.Chain != 3 || f.MainServes || f.Serving != 0 {
+		t.Errorf("facts = %+v, want a chain of 3 and nobody serving", f)
+	}
 }
 
 func TestTracker_MainGoneKeepsItsGeneration(t *testing.T) {

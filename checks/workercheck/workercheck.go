@@ -48,7 +48,9 @@ type Check struct {
 	mu      sync.Mutex // guards the fields below
 	tracker Tracker
 	looker  *local.Looker
-	local   checks.LocalLook
+	local   Answer
+	began   time.Time // of the look whose answer local is
+	empty   bool      // the look in flight began while no worker lived
 	sent    matters
 	sentAt  time.Duration
 	alarmed bool
@@ -97,7 +99,7 @@ func (c *Check) look(ctx context.Context) checks.Finding {
 		return checks.BlindFinding(checks.ReasonMainUnknown, snap.Main.Why)
 	}
 	facts := c.tracker.Observe(snap, c.local, now)
-	c.lookLocally(&snap, &facts)
+	c.lookLocally(&snap, &facts, now)
 	f := Conclude(&facts, snap.Main.Why)
 	exited := c.tracker.lastExit != 0 && now-c.tracker.lastExit < exitLingers
 	f.Suspicious = facts.Serving == 0 || facts.Main.State == checks.ProcGone || exited
@@ -106,20 +108,28 @@ func (c *Check) look(ctx context.Context) checks.Finding {
 }
 
 // lookLocally makes our own connection while nobody serves, off our path.
-func (c *Check) lookLocally(snap *host.Snapshot, facts *checks.WorkerFacts) {
+func (c *Check) lookLocally(snap *host.Snapshot, facts *checks.WorkerFacts, now time.Duration) {
 	addr, known := known(snap)
 	if facts.Serving > 0 || facts.NoneFor < localAfter || facts.Main.State == checks.ProcGone || !known {
 		if c.looker != nil {
 			c.looker.Rest()
 		}
-		c.local = ""
+		c.local = Answer{}
 		return
 	}
 	if c.looker == nil || c.looker.Addr != addr {
 		c.looker = &local.Looker{Addr: addr, Every: time.Second}
 	}
-	c.local = c.looker.Look(time.Now())
-	facts.Local = c.local
+	clock := time.Now()
+	last, started := c.looker.Look(clock)
+	if last.Look != "" && (c.local.Look == "" || !last.Began.Equal(c.began)) {
+		c.began = last.Began
+		c.local = Answer{Look: last.Look, Empty: c.empty, Began: now - clock.Sub(last.Began), Ended: now - clock.Sub(last.Ended)}
+	}
+	if started {
+		c.empty = facts.LivingWorkers == 0
+	}
+	facts.Local = last.Look
 }
 
 // known is a listener of the service: one that listens, else one that did.

@@ -40,21 +40,27 @@ type Looker struct {
 	epoch  int // of the present need; a look begun before counts no more
 	last   time.Time
 	wait   time.Duration
-	result checks.LocalLook
+	result Result
 	wg     sync.WaitGroup
 }
 
+// Result is how one look went. The zero value is that none has ended.
+type Result struct {
+	Look         checks.LocalLook
+	Began, Ended time.Time
+}
+
 // Look starts a look if none is in flight and it is time, and returns the
-// result of the last that ended since Rest; empty if none has.
-func (l *Looker) Look(now time.Time) checks.LocalLook {
+// result of the last that ended since Rest.
+func (l *Looker) Look(now time.Time) (last Result, started bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.flying && (l.last.IsZero() || now.Sub(l.last) >= max(l.wait, l.Every)) {
-		l.flying, l.last = true, now
+		l.flying, l.last, started = true, now, true
 		epoch := l.epoch
-		l.wg.Go(func() { l.run(epoch) })
+		l.wg.Go(func() { l.run(epoch, now) })
 	}
-	return l.result
+	return l.result, started
 }
 
 // Rest says that no look is needed now, and forgets what was seen.
@@ -62,19 +68,20 @@ func (l *Looker) Rest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.epoch++
-	l.result, l.wait, l.last = "", 0, time.Time{}
+	l.result, l.wait, l.last = Result{}, 0, time.Time{}
 }
 
 // Wait returns when no look is in flight, after Timeout at the latest.
 func (l *Looker) Wait() { l.wg.Wait() }
 
-func (l *Looker) run(epoch int) {
+func (l *Looker) run(epoch int, began time.Time) {
 	result := connect(target(l.Addr))
+	ended := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.flying = false
 	if epoch == l.epoch {
-		l.result = result
+		l.result = Result{result, began, ended}
 		if result == checks.LocalUnanswered {
 			l.wait = min(max(2*l.wait, l.Every), maxWait)
 		} else {

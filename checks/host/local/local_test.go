@@ -65,12 +65,12 @@ func TestLooker_SaysWhatBecameOfTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := local.Looker{Addr: tt.addr, Every: time.Second}
 			now := time.Now()
-			if got := l.Look(now); got != "" {
-				t.Errorf("first Look() = %q, want none yet", got)
+			if got, started := l.Look(now); got.Look != "" || !started {
+				t.Errorf("first Look() = %q, started %t, want none yet, started", got.Look, started)
 			}
 			l.Wait()
-			if got := l.Look(now); got != tt.want {
-				t.Errorf("Look() = %q, want %q", got, tt.want)
+			if got, started := l.Look(now); got.Look != tt.want || started {
+				t.Errorf("Look() = %q, started %t, want %q, not started", got.Look, started, tt.want)
 			}
 		})
 	}
@@ -112,12 +112,12 @@ func TestLooker_RestForgets(t *testing.T) {
 	l.Look(time.Now())
 	l.Rest() // a look begun before counts no more
 	l.Wait()
-	if got := l.Look(time.Now()); got != "" {
-		t.Errorf("Look() after Rest() = %q, want none", got)
+	if got, _ := l.Look(time.Now()); got.Look != "" {
+		t.Errorf("Look() after Rest() = %q, want none", got.Look)
 	}
 	l.Wait()
-	if got := l.Look(time.Now()); got != checks.LocalRefused {
-		t.Errorf("Look() = %q, want a new look to count, refused", got)
+	if got, _ := l.Look(time.Now()); got.Look != checks.LocalRefused {
+		t.Errorf("Look() = %q, want a new look to count, refused", got.Look)
 	}
 }
 

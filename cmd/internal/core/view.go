@@ -78,7 +78,7 @@ func incidents(history []incident.Step) []console.Incident {
 		seen[s.Incident] = true
 		i := console.Incident{
 			ID: s.Incident, Service: s.State.Scope.Service, Region: s.State.Scope.Region, Verdict: s.State.Verdict.String(),
-			Severity: string(s.Severities[len(s.Severities)-1]), Cause: string(s.State.Cause),
+			Severity: string(s.Severities[len(s.Severities)-1]), Cause: string(s.Cause),
 			Certainty: string(s.State.Certainty), Sentence: s.State.Sentence, OpenedAt: s.OpenedAt,
 		}
 		if s.Kind == incident.Closed {
