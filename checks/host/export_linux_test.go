@@ -17,8 +17,8 @@ func Prepare(o *Observer) (finish func()) {
 
 // Step does all there is to do, due or not.
 func Step(o *Observer) {
-	for range len(o.kernel.watch.out) {
-		o.note(<-o.kernel.watch.out)
+	if err := o.kernel.watch.wait(0, o.note); err != nil {
+		panic(err)
 	}
 	o.lastDump = 0
 	for _, t := range o.targets {

@@ -98,13 +98,11 @@ func (o *Observer) Stats() Stats {
 // becomes trouble in the snapshots, never an error; it returns an error only
 // if it cannot watch processes at all. It may be called once.
 func (o *Observer) Run(ctx context.Context) error {
-	if o.kernel.pids {
-		w, err := newWatcher()
-		if err != nil {
-			return fmt.Errorf("host observer: %w", err)
-		}
-		o.kernel.watch = w
+	w, err := newWatcher()
+	if err != nil {
+		return fmt.Errorf("host observer: %w", err)
 	}
+	o.kernel.watch = w
 	if o.kernel.listening == nil {
 		d, err := openDiag()
 		if err != nil {
@@ -115,26 +113,22 @@ func (o *Observer) Run(ctx context.Context) error {
 		}
 	}
 	defer o.release()
-
-	var wakes chan wake
-	if o.kernel.watch != nil {
-		wakes = o.kernel.watch.out
-	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		case w := <-wakes:
-			o.note(w)
-			for range len(wakes) {
-				o.note(<-wakes)
-			}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { w.interrupt(); close(interrupted) })
+	defer func() {
+		if !stop() {
+			<-interrupted
 		}
-		timer.Reset(max(o.work()-o.kernel.now(), 0))
+	}()
+	// One goroutine sleeps in the kernel and works: with timers, channels and a
+	// second goroutine each wake cost several switches between threads.
+	for ctx.Err() == nil {
+		next := o.work()
+		if err := w.wait(next-o.kernel.now(), o.note); err != nil {
+			return fmt.Errorf("host observer: %w", err)
+		}
 	}
+	return nil
 }
 
 // note takes an event of the kernel about one process.
@@ -204,9 +198,7 @@ func (o *Observer) dump(now time.Duration) {
 
 // release gives everything back at the end of Run.
 func (o *Observer) release() {
-	if o.kernel.watch != nil {
-		o.kernel.watch.stop()
-	}
+	o.kernel.watch.close()
 	for _, t := range o.targets {
 		for _, p := range t.procs() {
 			o.forget(p)

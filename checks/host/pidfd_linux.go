@@ -3,7 +3,6 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -17,13 +16,12 @@ type wake struct {
 	at    time.Duration
 }
 
-// watcher waits for exits of processes by their pidfds. add and drop are the
-// run goroutine's; wait has a goroutine of its own, which ends with stop.
+// watcher waits for exits of processes by their pidfds. Owned by the run
+// goroutine, but for interrupt.
 type watcher struct {
 	epoll, event int
 	next         uint32
-	out          chan wake
-	done         sync.WaitGroup
+	events       []unix.EpollEvent
 }
 
 func newWatcher() (*watcher, error) {
@@ -36,14 +34,12 @@ func newWatcher() (*watcher, error) {
 		unix.Close(ep)
 		return nil, fmt.Errorf("create eventfd: %w", err)
 	}
-	w := &watcher{epoll: ep, event: ev, out: make(chan wake, 1024)}
 	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, ev, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
 		unix.Close(ep)
 		unix.Close(ev)
 		return nil, fmt.Errorf("watch eventfd: %w", err)
 	}
-	w.done.Go(w.wait)
-	return w, nil
+	return &watcher{epoll: ep, event: ev, events: make([]unix.EpollEvent, 64)}, nil
 }
 
 // add watches a pidfd and returns the token its wake will carry, never 0.
@@ -60,34 +56,34 @@ func (w *watcher) add(pidfd int) (uint32, error) {
 	return w.next, nil
 }
 
-func (w *watcher) wait() {
-	events := make([]unix.EpollEvent, 64)
-	for {
-		n, err := unix.EpollWait(w.epoll, events, -1)
-		if err != nil && err != unix.EINTR {
-			return // only when the descriptor is bad, which is ours to close after us
-		}
-		at := BootTime()
-		for _, e := range events[:max(n, 0)] {
-			if e.Fd == 0 {
-				return
-			}
-			select {
-			case w.out <- wake{token: uint32(e.Fd), at: at}:
-			default: // the next sweep, at most a second away, sees it as well
-			}
+// wait sleeps until a process exits, interrupt is called, or the time is over,
+// and calls note with each exit.
+func (w *watcher) wait(atMost time.Duration, note func(wake)) error {
+	millis := int((max(atMost, 0) + time.Millisecond - 1) / time.Millisecond)
+	n, err := unix.EpollWait(w.epoll, w.events, millis)
+	if err != nil && err != unix.EINTR {
+		return fmt.Errorf("wait for exits: %w", err)
+	}
+	at := BootTime()
+	for _, e := range w.events[:max(n, 0)] {
+		if e.Fd != 0 {
+			note(wake{token: uint32(e.Fd), at: at})
 		}
 	}
+	return nil
 }
 
-// stop ends wait and closes everything but the pidfds.
-func (w *watcher) stop() {
+// interrupt ends the present wait and all that follow.
+func (w *watcher) interrupt() {
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	if _, err := unix.Write(w.event, one[:]); err != nil {
 		panic(err) // a counter that was never written before cannot be full
 	}
-	w.done.Wait()
+}
+
+// close closes everything but the pidfds.
+func (w *watcher) close() {
 	unix.Close(w.epoll)
 	unix.Close(w.event)
 }

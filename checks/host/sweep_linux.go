@@ -181,7 +181,7 @@ func (o *Observer) meet(t *target, s *stat, now time.Duration) *proc {
 	if p.view.Age >= settled {
 		p.view.Exe = o.kernel.fs.exe(s.pid)
 	}
-	if o.kernel.watch == nil {
+	if o.kernel.watch == nil || !o.kernel.pids {
 		return p
 	}
 	fd, err := unix.PidfdOpen(s.pid, 0)
