@@ -3,6 +3,8 @@ package host
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -19,27 +21,48 @@ type wake struct {
 // watcher waits for exits of processes by their pidfds. Owned by the run
 // goroutine, but for interrupt.
 type watcher struct {
-	epoll, event int
-	next         uint32
-	events       []unix.EpollEvent
+	epoll, event, timer int
+	// file is epoll as Go's own poller sees it, and timer bounds a wait. A thread
+	// that blocks in epoll_wait(2), and a Go timer as well, wake the scheduler's
+	// monitor at every turn, which cost more than the dump (README, 2026-11-30).
+	file   *os.File
+	ready  syscall.RawConn
+	next   uint32
+	events []unix.EpollEvent
 }
 
-func newWatcher() (*watcher, error) {
-	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("create epoll: %w", err)
+func newWatcher() (w *watcher, err error) {
+	w = &watcher{epoll: -1, event: -1, timer: -1, events: make([]unix.EpollEvent, 64)}
+	defer func() {
+		if err != nil {
+			w.close()
+			w = nil
+		}
+	}()
+	if w.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return w, fmt.Errorf("create epoll: %w", err)
 	}
-	ev, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		unix.Close(ep)
-		return nil, fmt.Errorf("create eventfd: %w", err)
+	if w.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return w, fmt.Errorf("create eventfd: %w", err)
 	}
-	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, ev, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
-		unix.Close(ep)
-		unix.Close(ev)
-		return nil, fmt.Errorf("watch eventfd: %w", err)
+	if w.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		return w, fmt.Errorf("create timerfd: %w", err)
 	}
-	return &watcher{epoll: ep, event: ev, events: make([]unix.EpollEvent, 64)}, nil
+	// Token 0 is neither's: both only end a wait. Setting the timer anew clears
+	// its last expiry, so nobody reads it.
+	for fd, events := range map[int]uint32{w.event: unix.EPOLLIN, w.timer: unix.EPOLLIN | unix.EPOLLET} {
+		if err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events}); err != nil {
+			return w, fmt.Errorf("watch descriptor %d: %w", fd, err)
+		}
+	}
+	if err = unix.SetNonblock(w.epoll, true); err != nil {
+		return w, fmt.Errorf("poll epoll: %w", err)
+	}
+	w.file = os.NewFile(uintptr(w.epoll), "epoll")
+	if w.ready, err = w.file.SyscallConn(); err != nil {
+		return w, fmt.Errorf("poll epoll: %w", err)
+	}
+	return w, nil
 }
 
 // add watches a pidfd and returns the token its wake will carry, never 0.
@@ -59,18 +82,38 @@ func (w *watcher) add(pidfd int) (uint32, error) {
 // wait sleeps until a process exits, interrupt is called, or the time is over,
 // and calls note with each exit.
 func (w *watcher) wait(atMost time.Duration, note func(wake)) error {
-	millis := int((max(atMost, 0) + time.Millisecond - 1) / time.Millisecond)
-	n, err := unix.EpollWait(w.epoll, w.events, millis)
-	if err != nil && err != unix.EINTR {
+	n, err := w.poll()
+	if n == 0 && err == nil && atMost > 0 {
+		spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(atMost))}
+		if err := unix.TimerfdSettime(w.timer, 0, &spec, nil); err != nil {
+			return fmt.Errorf("wait for exits: %w", err)
+		}
+		if waitErr := w.ready.Read(func(uintptr) bool {
+			n, err = w.poll()
+			return n > 0 || err != nil
+		}); waitErr != nil {
+			err = waitErr
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("wait for exits: %w", err)
 	}
 	at := BootTime()
-	for _, e := range w.events[:max(n, 0)] {
+	for _, e := range w.events[:n] {
 		if e.Fd != 0 {
 			note(wake{token: uint32(e.Fd), at: at})
 		}
 	}
 	return nil
+}
+
+// poll returns how many events are there now, without waiting.
+func (w *watcher) poll() (int, error) {
+	n, err := unix.EpollWait(w.epoll, w.events, 0)
+	if err == unix.EINTR {
+		return 0, nil
+	}
+	return max(n, 0), err
 }
 
 // interrupt ends the present wait and all that follow.
@@ -84,8 +127,16 @@ func (w *watcher) interrupt() {
 
 // close closes everything but the pidfds.
 func (w *watcher) close() {
-	unix.Close(w.epoll)
-	unix.Close(w.event)
+	if w.file != nil {
+		_ = w.file.Close() // epoll
+	} else if w.epoll >= 0 {
+		unix.Close(w.epoll)
+	}
+	for _, fd := range []int{w.event, w.timer} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
 }
 
 // pidfdInfo is struct pidfd_info (include/uapi/linux/pidfd.h, 6.13; exit_code

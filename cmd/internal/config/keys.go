@@ -137,7 +137,7 @@ func checkKeys() []key[Check] {
 		{"name", false, "name", "the kind", "Unique in the service; with it the check's id: `web/home`.", into((*reader).name, func(c *Check) *string { return &c.Name })},
 		{"instance", false, "name", "the only one, for inside checks", "The instance looked at. An http check may be pinned to one; without, it looks at the service's public name.",
 			into((*reader).name, func(c *Check) *string { return &c.Instance })},
-		{"interval", false, "duration", "http 5s, port and workers 2s", "From look to look; 100ms to 24h, and at least the timeout. Host changes are seen at once, whatever the interval.",
+		{"interval", false, "duration", "5s", "From look to look; 100ms to 24h, and at least the timeout. Host changes are seen at once, whatever the interval.",
 			into(between(100*time.Millisecond, 24*time.Hour), func(c *Check) *time.Duration { return &c.Interval })},
 		{"http", false, "mapping", "", "The kind: a whole HTTP exchange on a fresh connection, from outside. A check has one kind.", readHTTP},
 		{"port", false, "mapping", "", "The kind: who listens on a port of this host, from inside.", readPort},

@@ -83,7 +83,7 @@ func readChecks(r *reader, v value, s *serviceDraft) {
 // inside looks are a reading of what the host observer knows already.
 const (
 	defaultOutsideInterval = 5 * time.Second
-	defaultInsideInterval  = 2 * time.Second
+	defaultInsideInterval  = 5 * time.Second
 )
 
 // finishCheck sets the defaults that depend on the kind, and checks what one
