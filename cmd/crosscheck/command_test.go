@@ -23,6 +23,7 @@ func readFile(t *testing.T, path string) string {
 }
 
 func TestDemo_CrashLoopPagesOnce(t *testing.T) {
+	t.Parallel()
 	report := filepath.Join(t.TempDir(), "report.json")
 	stdout, stderr, code := runCommand(t, "demo", "--once", "--fault", "crash-loop", "--listener", lab.Reuseport, "--json", report)
 	if code != 0 {

@@ -178,6 +178,16 @@ func (s *server) await(what string, ok func(console.View) bool) console.View {
 	}
 }
 
+// awaitNotificationLog waits until Alertmanager's notification log on disk has
+// the incident.
+func (s *server) awaitNotificationLog(config, incident string) {
+	s.t.Helper()
+	s.await("the notification log", func(console.View) bool {
+		raw, err := os.ReadFile(filepath.Join(filepath.Dir(config), "data", "alertmanager", "nflog"))
+		return err == nil && bytes.Contains(raw, []byte(incident))
+	})
+}
+
 // settled: the service is up and the agent has learnt its workers.
 func settled(v console.View) bool {
 	if len(v.Services) == 0 || v.Services[0].Verdict != "up" || len(v.Services[0].Inside) == 0 || len(v.Services[0].Outside) == 0 {
