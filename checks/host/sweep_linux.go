@@ -30,7 +30,7 @@ func (o *Observer) sweep(t *target) {
 	o.resolveMain(t, now)
 	switch {
 	case t.status == MainAlive:
-		o.sweepChildren(t, now, previous)
+		o.sweepChildren(t, previous)
 	case t.trouble == (Trouble{}): // those main left behind
 		for _, p := range t.kids {
 			o.check(t, p, now)
@@ -53,7 +53,7 @@ func (o *Observer) sweep(t *target) {
 // sweepChildren reads main's children. Main's counters of reaped children are
 // read before and after the list: if they agree, the list and the counters
 // describe one moment.
-func (o *Observer) sweepChildren(t *target, now, previous time.Duration) {
+func (o *Observer) sweepChildren(t *target, previous time.Duration) {
 	fs := o.kernel.fs
 	mainPID := t.main.view.PID
 	var stats []stat
@@ -80,7 +80,7 @@ func (o *Observer) sweepChildren(t *target, now, previous time.Duration) {
 			break
 		}
 	}
-	now = o.kernel.now() // an upper bound for what was read
+	now := o.kernel.now() // an upper bound for what was read
 	explained := o.mergeChildren(t, stats, now)
 	rose := t.counted && after.reaped > t.reaped
 	// Zombies: the kernel adds a child's counters a moment before it unlists it.

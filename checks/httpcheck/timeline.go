@@ -92,16 +92,6 @@ func (t *timeline) stop() *timeline {
 	}
 }
 
-// took returns how long a phase ran in all, and whether it happened.
-func (t *timeline) took(phase string) (time.Duration, bool) {
-	for _, p := range t.phases {
-		if p.Name == phase {
-			return p.Took, true
-		}
-	}
-	return 0, false
-}
-
 // trace returns the hooks that fill the timeline in.
 func (t *timeline) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{

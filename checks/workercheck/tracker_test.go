@@ -314,12 +314,12 @@ func TestTracker_LearnsRespawnAndDurations(t *testing.T) {
 	s.look(0)
 	s.now += 10 * ms
 	s.die(0, host.Exit{Known: true, Code: 13})
-	got := s.look(0)
+	s.look(0)
 	s.now += 100 * ms
 	s.bear(s.now)
 	s.now += 10 * ms
 	s.dieAll(host.Exit{})
-	got = s.look(90 * ms)
+	got := s.look(90 * ms)
 	want := checks.WorkerFacts{EverServed: true, NoneLooks: 4, NoneFor: s.now - died, NoBirthFor: 90 * ms,
 		Chain: 2, ChainFor: 220 * ms, Died: 2, DiedAge: 10 * ms, Exits: map[string]int{"exit 13": 1, "unknown": 1}, Respawn: 110 * ms, Expected: 1}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(checks.WorkerFacts{}, "Main", "Generation", "Workers")); diff != "" {

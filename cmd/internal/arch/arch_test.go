@@ -45,6 +45,8 @@ var rules = []rule{
 	{"probe", "cmd", nil, "nothing imports cmd"},
 	{"alerting", "cmd", nil, "nothing imports cmd"},
 	{"cmd/crosscheck-vantage", "alerting/engine", nil, "the light binary judges nothing"},
+	{"checks", "checks/host/hosttest", nil, "a server to break belongs into tests, not into the product"},
+	{"cmd", "checks/host/hosttest", nil, "a server to break belongs into tests, not into the product"},
 	{"alerting/correlate", "alerting/engine", nil, "the judge is pure; the engine owns it"},
 	{"alerting/incident", "alerting/engine", nil, "incidents are pure; the engine owns them"},
 }
@@ -62,7 +64,7 @@ var owners = []struct {
 	{"github.com/prometheus/client_golang", []string{"cmd", "alerting/notify/embedded"}, "rooms count; cmd gives the counters their names"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "command lines are composition"},
 	{"go.yaml.in/yaml", []string{"cmd"}, "kinds and judges get data, not files"},
-	{"golang.org/x/sys/unix", []string{"checks/host", "cmd/internal/lab", "probe/wire/hub"}, "the operating system is touched in few places"},
+	{"golang.org/x/sys/unix", []string{"checks/host", "probe/wire/hub", "cmd/internal/lab", "cmd/internal/nginx", "cmd/bench"}, "the operating system is touched in few places"},
 	{"net/http", []string{"cmd", "checks/httpcheck", "alerting/console", "alerting/notify/alertmanager", "alerting/notify/embedded"}, "the web is touched at the edges"},
 }
 
@@ -195,7 +197,7 @@ func TestFolders_HaveAReadme(t *testing.T) {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if name := d.Name(); name == "testdata" || strings.HasPrefix(name, ".") && path != top {
+		if name := d.Name(); name == "testdata" || path == filepath.Join(top, "bin") || strings.HasPrefix(name, ".") && path != top {
 			return fs.SkipDir
 		}
 		if _, err := os.Stat(filepath.Join(path, "README.md")); err != nil {

@@ -136,9 +136,6 @@ func (s *stage) stop() {
 	}
 }
 
-// service is the name of the watched service.
-const service = "public-lb"
-
 // config writes the configuration a user would write, and loads it the way
 // serve does.
 func (s *stage) config() (*config.File, error) {
