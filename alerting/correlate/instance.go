@@ -98,6 +98,21 @@ func (i *instance) decide(now time.Time, outsideFails bool, grace time.Duration)
 	return f
 }
 
+// restarting reports whether main lives and nobody serves, or a listener is
+// gone, and the inside cannot tell a restart of the workers from a fault yet. A
+// main that is gone is another matter: it is dead once the outside fails too.
+func (i *instance) restarting(now time.Time, grace time.Duration) bool {
+	in := i.insight(now, false, grace)
+	if _, decided := decideInstance(in); decided {
+		return false
+	}
+	w := in.workers
+	if w != nil && w.Main.State == checks.ProcGone {
+		return false
+	}
+	return in.absentListeners() > 0 || w != nil && w.Serving == 0
+}
+
 // decideInstance is the table of one instance: a total function of what the
 // inside shows, first match wins. ok is false for "keep": nothing is proven
 // either way, what stood goes on standing.

@@ -20,6 +20,9 @@ const (
 	// of them confirms whatever the jitter.
 	confirmLooks = 2
 	confirmSpan  = 900 * time.Millisecond
+	// While the inside sees what may be a restart, a fail must outlast it: the
+	// default restart gap of JUDGING section 4.
+	restartGap = 3 * time.Second
 	// Closing wants 2 good rounds (JUDGING section 4).
 	closeRounds = 2
 	// With one network only: 3 failing looks over 5 s, suspected (JUDGING section 4).
@@ -140,8 +143,9 @@ func (t Tally) text(v Verdict) string {
 }
 
 // count counts the votes of places that are evidence at now. A place votes by
-// the majority of its vantages; with one vantage, by that one.
-func (o *outsideCheck) count(now time.Time, configured int) count {
+// the majority of its vantages; with one vantage, by that one. gap is how long
+// failing looks must last to be confirmed.
+func (o *outsideCheck) count(now time.Time, configured int, gap time.Duration) count {
 	c := count{configured: configured, alone: true}
 	network := ""
 	for i := 0; i < len(o.ballots); {
@@ -154,7 +158,7 @@ func (o *outsideCheck) count(now time.Time, configured int) count {
 			}
 			voted++
 			failed += one(b.fails > 0)
-			confirmed += one(b.failsFor(confirmLooks, confirmSpan))
+			confirmed += one(b.failsFor(confirmLooks, gap))
 			enduring += one(b.failsFor(aloneLooks, aloneSpan))
 			settled += one(b.passes >= closeRounds)
 		}

@@ -6,7 +6,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -223,12 +222,18 @@ func (s *stage) watchFault(ctx context.Context, r *Report) error {
 		return fmt.Errorf("fault %s: no page: %w", s.fault.name, err)
 	}
 	r.PagedAt = stamp{page.At}
-	v := s.view(ctx)
-	if len(v.History) == 0 || len(v.Open) == 0 {
-		return errors.New("a page arrived and the core shows no incident")
+	// The outside may have been faster than the inside's proof: better knowledge
+	// then edits the open page (JUDGING section 6).
+	var v engine.View
+	if err := s.await(ctx, pageWithin, "cause "+string(s.fault.cause), func(now engine.View) bool {
+		v = now
+		return len(v.Open) > 0 && v.Open[0].Cause == s.fault.cause
+	}); err != nil && len(v.Open) == 0 {
+		return fmt.Errorf("a page arrived and the core shows no incident: %w", err)
 	}
-	first := v.History[0]
-	r.take(first.State, first.Onset, first.OpenedAt)
+	last := v.Open[0]
+	r.take(last.State, last.Onset, last.OpenedAt)
+	r.Cause = last.Cause
 	s.say.fault(r, s.lab, s.fault)
 	if !s.o.Once {
 		if err := s.pause(ctx, healthyFor); err != nil { // time to read
