@@ -98,19 +98,17 @@ func (i *instance) decide(now time.Time, outsideFails bool, grace time.Duration)
 	return f
 }
 
-// restarting reports whether main lives and nobody serves, or a listener is
-// gone, and the inside cannot tell a restart of the workers from a fault yet. A
+// mayBeRestart reports whether inside evidence shows main alive with nobody
+// serving, or a listener gone: a restart of the workers looks so, for a while. A
 // main that is gone is another matter: it is dead once the outside fails too.
-func (i *instance) restarting(now time.Time, grace time.Duration) bool {
-	in := i.insight(now, false, grace)
-	if _, decided := decideInstance(in); decided {
-		return false
+func mayBeRestart(f *checks.Finding) bool {
+	switch {
+	case f.Workers != nil:
+		return f.Workers.Serving == 0 && f.Workers.Main.State != checks.ProcGone
+	case f.Listener != nil:
+		return !f.Listener.Listening && f.Listener.MainAlive
 	}
-	w := in.workers
-	if w != nil && w.Main.State == checks.ProcGone {
-		return false
-	}
-	return in.absentListeners() > 0 || w != nil && w.Serving == 0
+	return false
 }
 
 // decideInstance is the table of one instance: a total function of what the

@@ -207,6 +207,9 @@ func (r checkRef) take(e *evidence.Stored) bool {
 		if w := e.Finding.Workers; w != nil && (w.EverServed || w.Serving > 0) {
 			r.owner.served = w.Generation
 		}
+		if look := e.LookTime(); mayBeRestart(&e.Finding) && look.After(r.service.restarting) {
+			r.service.restarting = look
+		}
 		return true
 	}
 	b := r.service.ballotOf(r.outside, e.Vantage)

@@ -20,7 +20,7 @@ const (
 	// of them confirms whatever the jitter.
 	confirmLooks = 2
 	confirmSpan  = 900 * time.Millisecond
-	// While the inside sees what may be a restart, a fail must outlast it: the
+	// What failed while the inside saw what may be a restart must outlast it: the
 	// default restart gap of JUDGING section 4.
 	restartGap = 3 * time.Second
 	// Closing wants 2 good rounds (JUDGING section 4).
@@ -84,6 +84,20 @@ func (b *ballot) failsFor(looks int, span time.Duration) bool {
 	return b.fails >= looks && b.cur.LookTime().Sub(b.firstFail) >= span
 }
 
+// confirmed reports whether a second look, since the last sign of a restart,
+// confirmed the fail, or the fails have outlasted any restart.
+func (b *ballot) confirmed(restarting time.Time) bool {
+	if b.fails < confirmLooks {
+		return false
+	}
+	since := b.firstFail
+	if restarting.After(since) {
+		since = restarting
+	}
+	look := b.cur.LookTime()
+	return look.Sub(since) >= confirmSpan || look.Sub(b.firstFail) >= restartGap
+}
+
 // outsideCheck is one outside check, looked at from every place.
 type outsideCheck struct {
 	check policy.Check
@@ -143,9 +157,9 @@ func (t Tally) text(v Verdict) string {
 }
 
 // count counts the votes of places that are evidence at now. A place votes by
-// the majority of its vantages; with one vantage, by that one. gap is how long
-// failing looks must last to be confirmed.
-func (o *outsideCheck) count(now time.Time, configured int, gap time.Duration) count {
+// the majority of its vantages; with one vantage, by that one. restarting is
+// when the inside last saw what may be a restart.
+func (o *outsideCheck) count(now time.Time, configured int, restarting time.Time) count {
 	c := count{configured: configured, alone: true}
 	network := ""
 	for i := 0; i < len(o.ballots); {
@@ -158,7 +172,7 @@ func (o *outsideCheck) count(now time.Time, configured int, gap time.Duration) c
 			}
 			voted++
 			failed += one(b.fails > 0)
-			confirmed += one(b.failsFor(confirmLooks, gap))
+			confirmed += one(b.confirmed(restarting))
 			enduring += one(b.failsFor(aloneLooks, aloneSpan))
 			settled += one(b.passes >= closeRounds)
 		}

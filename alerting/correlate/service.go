@@ -20,6 +20,8 @@ type service struct {
 	marks     []mark // room for a tally, by place
 	state     State
 	suspicion suspicion
+	// restarting is when the inside last saw what may be a restart of workers.
+	restarting time.Time
 
 	deadline time.Time
 	index    int // in the judge's deadlines; -1 outside
@@ -99,10 +101,10 @@ type poll struct {
 	text            string
 }
 
-func (s *service) poll(group []*outsideCheck, now time.Time, gap time.Duration) poll {
+func (s *service) poll(group []*outsideCheck, now time.Time) poll {
 	p := poll{suspected: true}
 	for _, o := range group {
-		v := o.decide(o.count(now, len(s.places), gap))
+		v := o.decide(o.count(now, len(s.places), s.restarting))
 		if v == voteUnknown {
 			p.lost += one(o.standing == voteFail || o.doubt)
 			continue
@@ -121,17 +123,6 @@ func (s *service) poll(group []*outsideCheck, now time.Time, gap time.Duration) 
 	}
 	p.suspected = p.suspected && p.failing > 0
 	return p
-}
-
-// gap is how long failing looks must last to be believed: while the inside may
-// be seeing a restart, as long as one may take. The inside decides by then.
-func (s *service) gap(now time.Time) time.Duration {
-	for _, i := range s.instances {
-		if i.restarting(now, s.policy.RestartGrace) {
-			return restartGap
-		}
-	}
-	return confirmSpan
 }
 
 // firstFail is when the standing run of failures began, the cause that most of
@@ -165,15 +156,14 @@ func (o *outsideCheck) firstFail(now time.Time) (onset time.Time, cause Cause, t
 
 // evaluate is the verdict on the service at now (JUDGING section 5).
 func (s *service) evaluate(now time.Time) State {
-	gap := s.gap(now)
-	public := s.poll(s.public, now, gap)
+	public := s.poll(s.public, now)
 	st := State{Scope: s.state.Scope}
 	st.Scope.Instance = ""
 	var texts []string
 	var culprit *instance
 	bad, down, known, lost, looked := 0, 0, 0, public.lost, public.voting
 	for _, i := range s.instances {
-		pinned := s.poll(i.pinned, now, gap)
+		pinned := s.poll(i.pinned, now)
 		lost += pinned.lost
 		looked += pinned.voting
 		fails := pinned.failing > 0 || len(s.instances) == 1 && public.failing > 0
