@@ -73,6 +73,9 @@ func (s *service) looks(inside bool) []Ask {
 		trigger = "inside"
 	}
 	for _, o := range s.outside {
+		if o.check.ScheduleOnly {
+			continue
+		}
 		for _, b := range o.ballots {
 			asks = append(asks, Ask{Vantage: b.vantage, Check: o.check.ID, Trigger: trigger})
 		}

@@ -26,9 +26,12 @@ type instance struct {
 	workers   []*insideCheck // kind workers; configuration allows one
 	listeners []*insideCheck // kind port, one per declared listener
 	pinned    []*outsideCheck
-	// served holds the generations that have served, whoever saw it. Bounded:
-	// only the newest is kept.
+	// served is the newest generation that has served, whoever saw it; empty if
+	// none has. failed holds the generations seen since, at most keptLives.
 	served string
+	failed []string
+	// good is when the inside last showed somebody serving, or listening.
+	good time.Time
 	// standing is the last decision that was not "keep".
 	standing finding
 	// lost: the last decision the inside could make was a broken one, and it
@@ -52,7 +55,10 @@ type finding struct {
 type insight struct {
 	workers      *checks.WorkerFacts
 	workersLook  time.Time
-	served       bool
+	served       bool // this generation has served
+	ever         bool // some generation has
+	lives        int  // generations that ended without serving since one served
+	badFor       time.Duration
 	listeners    []listenerInsight
 	declared     int  // listeners that are configured, seen or not
 	usable       int  // inside checks that show something
@@ -72,6 +78,10 @@ func (i *instance) insight(now time.Time, outsideFails bool, grace time.Duration
 		if w.usable(now) && w.cur.Finding.Workers != nil {
 			in.workers, in.workersLook = w.cur.Finding.Workers, w.cur.LookTime()
 			in.served = in.workers.EverServed || i.served == in.workers.Generation
+			in.lives = len(i.failed)
+			if in.workers.Main.State != checks.ProcGone && in.lives > 0 {
+				in.lives-- // the present one is still trying
+			}
 			in.usable++
 		}
 	}
@@ -82,6 +92,10 @@ func (i *instance) insight(now time.Time, outsideFails bool, grace time.Duration
 		}
 	}
 	i.room = in.listeners
+	in.ever = i.served != "" || !i.good.IsZero()
+	if !i.good.IsZero() {
+		in.badFor = now.Sub(i.good)
+	}
 	in.blind = len(i.workers) + len(i.listeners) - in.usable
 	return in
 }
@@ -96,6 +110,34 @@ func (i *instance) decide(now time.Time, outsideFails bool, grace time.Duration)
 	i.lost = f.verdict == Unknown && (i.lost || i.standing.verdict.Bad())
 	i.standing = f
 	return f
+}
+
+// keptLives bounds how many generations that did not serve are remembered
+// (chosen: the rule asks for two).
+const keptLives = 8
+
+// mainLives is how many mains must have ended without serving (P4).
+const mainLives = 2
+
+// learn takes in what inside evidence says of the instance's past.
+func (i *instance) learn(e *evidence.Stored) {
+	good := false
+	switch f := &e.Finding; {
+	case f.Workers != nil:
+		w := f.Workers
+		good = w.Serving > 0
+		switch {
+		case w.EverServed || good:
+			i.served, i.failed = w.Generation, i.failed[:0]
+		case w.Generation != i.served && (len(i.failed) == 0 || i.failed[len(i.failed)-1] != w.Generation) && len(i.failed) < keptLives:
+			i.failed = append(i.failed, w.Generation)
+		}
+	case f.Listener != nil:
+		good = f.Listener.Listening && len(i.workers) == 0
+	}
+	if look := e.LookTime(); good && look.After(i.good) {
+		i.good = look
+	}
 }
 
 // mayBeRestart reports whether inside evidence shows main alive with nobody
@@ -139,6 +181,9 @@ func decideInstance(in insight) (f finding, ok bool) {
 			return f, true
 		}
 	}
+	if f, ok := in.pastEveryWindow(); ok {
+		return f, true
+	}
 	switch {
 	case unbound > 0 && unbound == in.declared:
 		return broken(Down, unboundProof, unboundLook), true
@@ -160,8 +205,11 @@ func decideInstance(in insight) (f finding, ok bool) {
 // the grace has passed or the outside fails too (JUDGING section 3, last
 // paragraph); P12 if workers go on serving.
 func (in *insight) mainGone(w *checks.WorkerFacts) (finding, bool) {
-	if !in.served {
+	if !in.served && !in.ever {
 		return finding{}, false
+	}
+	if f, ok := in.mainLoops(); ok {
+		return f, true
 	}
 	proof := Proof{Rule: "P4", Cause: CauseMainDead, Ago: w.MainGoneFor,
 		Text: fmt.Sprintf("main process %d is gone for %s and no successor appeared", w.Main.PID, round(w.MainGoneFor))}
@@ -181,6 +229,49 @@ func (in *insight) mainGone(w *checks.WorkerFacts) (finding, bool) {
 		return f, true
 	}
 	return finding{}, false
+}
+
+// mainLoops decides on mains that die before they served, one after the other:
+// P4, thin. That a main died abnormally, or younger than it takes to start, is
+// not known here; that two ended without serving, and nobody has served for
+// longer than any window, is.
+func (in *insight) mainLoops() (finding, bool) {
+	if in.lives < mainLives || in.badFor < nobodyFloor {
+		return finding{}, false
+	}
+	return broken(Down, Proof{Rule: "P4", Cause: CauseMainCrashLooping, Ago: in.badFor,
+		Text: fmt.Sprintf("%d main processes ended one after the other before they served; nobody has served for %s", in.lives, round(in.badFor))}, in.workersLook), true
+}
+
+// pastEveryWindow bounds "keep": an instance that was well, and of which the
+// inside has shown nothing good for longer than every window, is down, whatever
+// sharper rule did not match (section 1: nothing else may be said of it).
+func (in *insight) pastEveryWindow() (finding, bool) {
+	if w := in.workers; w != nil {
+		if w.Serving > 0 {
+			return finding{}, false
+		}
+		if f, ok := in.mainLoops(); ok {
+			return f, true
+		}
+		if in.ever && !in.served && in.badFor >= startDeadline {
+			return broken(Down, Proof{Rule: "P10", Cause: CauseNeverReady, Ago: in.badFor,
+				Text: fmt.Sprintf("main %d is alive and has not served; nobody has for %s", w.Main.PID, round(in.badFor))}, in.workersLook), true
+		}
+		return finding{}, false
+	}
+	// Only listeners show: the process that held them is gone, with them.
+	for _, l := range in.listeners {
+		if l.facts.Listening || l.facts.MainAlive || !in.ever {
+			return finding{}, false
+		}
+	}
+	if len(in.listeners) == 0 || in.badFor < in.grace && !in.outsideFails {
+		return finding{}, false
+	}
+	first := in.listeners[0]
+	return broken(Down, Proof{Rule: "P4", Cause: CauseMainDead, Ago: in.badFor,
+		Text: fmt.Sprintf("%s bound by nobody for %s, and the process that held it is gone", first.facts.Listener, round(in.badFor))}, first.look), true
 }
 
 func broken(v Verdict, p Proof, look time.Time) finding {

@@ -204,9 +204,7 @@ func (r checkRef) take(e *evidence.Stored) bool {
 			return false
 		}
 		r.inside.cur = *e
-		if w := e.Finding.Workers; w != nil && (w.EverServed || w.Serving > 0) {
-			r.owner.served = w.Generation
-		}
+		r.owner.learn(e)
 		if look := e.LookTime(); mayBeRestart(&e.Finding) && look.After(r.service.restarting) {
 			r.service.restarting = look
 		}

@@ -28,6 +28,8 @@ const (
 	// With one network only: 3 failing looks over 5 s, suspected (JUDGING section 4).
 	aloneLooks = 3
 	aloneSpan  = 5 * time.Second
+	// Certainty wants at least 2 networks (JUDGING section 4).
+	minNetworks = 2
 )
 
 // The rules of the outside, beside those of the inside (P1, P2, ...).
@@ -101,8 +103,9 @@ func (b *ballot) confirmed(restarting time.Time) bool {
 // outsideCheck is one outside check, looked at from every place.
 type outsideCheck struct {
 	check policy.Check
-	// ballots are ordered by place and name, so that the vantages of one place
-	// stand together and everything said of them has one order.
+	// ballots are ordered by network, place and name, so that those of one
+	// network and of one place stand together and everything said of them has one
+	// order.
 	ballots   []*ballot
 	byVantage map[evidence.Vantage]*ballot
 	// standing is the last decision: an even split, and a place that needs a
@@ -116,20 +119,43 @@ type outsideCheck struct {
 func (o *outsideCheck) add(b *ballot) {
 	o.byVantage[b.vantage] = b
 	at, _ := slices.BinarySearchFunc(o.ballots, b, func(x, y *ballot) int {
-		return cmp.Or(cmp.Compare(x.vantage.Place, y.vantage.Place), cmp.Compare(x.vantage.Name, y.vantage.Name))
+		return cmp.Or(cmp.Compare(x.network, y.network), cmp.Compare(x.vantage.Place, y.vantage.Place), cmp.Compare(x.vantage.Name, y.vantage.Name))
 	})
 	o.ballots = slices.Insert(o.ballots, at, b)
 }
 
-// count is one count of votes, in places.
+// count is one count of votes. Places on one network share their way out, so a
+// network has one vote: that of the majority of its places. Whether enough could
+// look is counted in places.
 type count struct {
-	configured int
-	voted      int
-	failed     int  // fail now
-	confirmed  int  // fail, and a second look says so too
-	enduring   int  // fail for long enough to be believed on one network
-	settled    int  // pass for two rounds
-	alone      bool // on one network only
+	places int // configured in the region
+	looked int // places that could look
+	passed int // places that pass now
+	votes
+}
+
+// votes are those of a group: vantages of a place, places of a network, or
+// networks.
+type votes struct {
+	voted     int
+	passed    int // pass now
+	failed    int // fail now
+	confirmed int // fail, and a second look says so too
+	enduring  int // fail for long enough to be believed on one network
+	settled   int // pass for two rounds
+}
+
+// add adds the vote of a group: what the majority of it says.
+func (v *votes) add(group votes) {
+	if group.voted == 0 {
+		return
+	}
+	v.voted++
+	v.passed += one(2*group.passed > group.voted)
+	v.failed += one(2*group.failed > group.voted)
+	v.confirmed += one(2*group.confirmed > group.voted)
+	v.enduring += one(2*group.enduring > group.voted)
+	v.settled += one(2*group.settled > group.voted)
 }
 
 // Tally is how the places vote on the outside checks of a service, reduced to
@@ -156,38 +182,29 @@ func (t Tally) text(v Verdict) string {
 	}
 }
 
-// count counts the votes of places that are evidence at now. A place votes by
-// the majority of its vantages; with one vantage, by that one. restarting is
-// when the inside last saw what may be a restart.
-func (o *outsideCheck) count(now time.Time, configured int, restarting time.Time) count {
-	c := count{configured: configured, alone: true}
-	network := ""
+// count counts the votes that are evidence at now. restarting is when the inside
+// last saw what may be a restart.
+func (o *outsideCheck) count(now time.Time, places int, restarting time.Time) count {
+	c := count{places: places}
 	for i := 0; i < len(o.ballots); {
-		first := o.ballots[i]
-		var voted, failed, confirmed, enduring, settled int
-		for ; i < len(o.ballots) && o.ballots[i].vantage.Place == first.vantage.Place; i++ {
-			b := o.ballots[i]
-			if !b.votes(o.check, now) {
-				continue
+		var network votes
+		for first := i; i < len(o.ballots) && o.ballots[i].network == o.ballots[first].network; {
+			var place votes
+			for first := i; i < len(o.ballots) && o.ballots[i].vantage.Place == o.ballots[first].vantage.Place; i++ {
+				if b := o.ballots[i]; b.votes(o.check, now) {
+					place.voted++
+					place.passed += one(b.passes > 0)
+					place.failed += one(b.fails > 0)
+					place.confirmed += one(b.confirmed(restarting))
+					place.enduring += one(b.failsFor(aloneLooks, aloneSpan))
+					place.settled += one(b.passes >= closeRounds)
+				}
 			}
-			voted++
-			failed += one(b.fails > 0)
-			confirmed += one(b.confirmed(restarting))
-			enduring += one(b.failsFor(aloneLooks, aloneSpan))
-			settled += one(b.passes >= closeRounds)
+			c.looked += one(place.voted > 0)
+			c.passed += one(2*place.passed > place.voted)
+			network.add(place)
 		}
-		if voted == 0 {
-			continue
-		}
-		if c.voted > 0 && first.network != network {
-			c.alone = false
-		}
-		network = first.network
-		c.voted++
-		c.failed += one(2*failed > voted)
-		c.confirmed += one(2*confirmed > voted)
-		c.enduring += one(2*enduring > voted)
-		c.settled += one(2*settled > voted)
+		c.votes.add(network)
 	}
 	return c
 }
@@ -210,28 +227,28 @@ const (
 )
 
 // decide is the outside's total decision on one check (JUDGING section 4): a
-// strict majority of the places that could look; at least two networks, else
-// only suspected; at least half of the configured places, else unknown. An even
-// split changes nothing. A check first passes by a majority of the voters that
-// is also half of the configured places: one more fail can never be what makes
-// the quorum of a pass.
+// strict majority of those that could look, on at least two networks, else only
+// suspected; at least half of the configured places, else unknown. An even split
+// changes nothing. A check first passes by a majority of the voters, and half
+// of the configured places: one more fail can never be what makes the quorum
+// of a pass.
 func (o *outsideCheck) decide(c count) vote {
-	if c.voted == 0 || 2*c.voted < c.configured {
+	if c.looked == 0 || 2*c.looked < c.places {
 		if o.standing == votePass {
 			o.standing = voteUnknown
 		}
 		return voteUnknown
 	}
-	passed := c.voted - c.failed
+	alone := c.voted < minNetworks
 	switch {
-	case !c.alone && 2*c.confirmed > c.voted, c.alone && 2*c.enduring > c.voted:
+	case !alone && 2*c.confirmed > c.voted, alone && 2*c.enduring > c.voted:
 		o.standing = voteFail
 	case o.standing == voteFail && 2*c.settled > c.voted:
 		o.standing = votePass
-	case o.standing == voteUnknown && 2*passed > c.voted && 2*passed >= c.configured:
+	case o.standing == voteUnknown && 2*c.votes.passed > c.voted && 2*c.passed >= c.places:
 		o.standing = votePass
 	}
-	if o.standing == voteFail && c.alone {
+	if o.standing == voteFail && alone {
 		return voteFailSuspected
 	}
 	return o.standing

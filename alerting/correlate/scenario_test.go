@@ -40,10 +40,11 @@ type scenarioService struct {
 }
 
 type scenarioCheck struct {
-	Name     string        `yaml:"name"`
-	Kind     checks.Kind   `yaml:"kind"`
-	Instance string        `yaml:"instance"`
-	Interval time.Duration `yaml:"interval"`
+	Name         string        `yaml:"name"`
+	Kind         checks.Kind   `yaml:"kind"`
+	Instance     string        `yaml:"instance"`
+	Interval     time.Duration `yaml:"interval"`
+	ScheduleOnly bool          `yaml:"schedule_only"`
 }
 
 // sight is evidence before it is given an identity.
@@ -122,7 +123,7 @@ type expect struct {
 func (s scenario) policy() policy.Policy {
 	sv := policy.Service{Name: s.Service.Name, Region: s.Service.Region, Instances: s.Service.Instances, RestartGrace: s.Service.RestartGrace}
 	for _, c := range s.Service.Checks {
-		sv.Checks = append(sv.Checks, policy.Check{ID: s.Service.Name + "/" + c.Name, Kind: c.Kind, Instance: c.Instance, Interval: c.Interval})
+		sv.Checks = append(sv.Checks, policy.Check{ID: s.Service.Name + "/" + c.Name, Kind: c.Kind, Instance: c.Instance, Interval: c.Interval, ScheduleOnly: c.ScheduleOnly})
 	}
 	return policy.Policy{Services: []policy.Service{sv}, Places: s.Places}
 }

@@ -55,6 +55,7 @@ type Cause string
 // The causes this judge can reach.
 const (
 	CauseMainDead            Cause = "main_dead"
+	CauseMainCrashLooping    Cause = "main_crash_looping"
 	CauseNeverReady          Cause = "never_ready"
 	CauseWorkersDead         Cause = "workers_dead"
 	CauseWorkersCrashLooping Cause = "workers_crash_looping"

@@ -268,7 +268,7 @@ func (e *Engine) observe(m Message) []incident.Step {
 	}
 	var steps []incident.Step
 	for _, ev := range batch {
-		changes := e.judge.Observe(evidence.Stored{Evidence: ev, At: m.At, Cursor: m.Cursor}, now)
+		changes := e.judge.Observe(evidence.Stored{Evidence: ev, At: now, Cursor: m.Cursor}, now)
 		if e.isReady() {
 			steps = append(steps, e.apply(changes)...)
 		}

@@ -18,7 +18,7 @@ func (e *Engine) notices(s incident.Step, reason string) []notify.Notice {
 		n := notify.Notice{
 			Incident: s.Incident, Step: s.N, Severity: string(severity), Service: s.State.Scope.Service,
 			Firing: s.Kind != incident.Closed, StartsAt: s.Onset,
-			Verdict: s.State.Verdict.String(), Cause: string(s.State.Cause), Scope: s.State.Scope.String(),
+			Verdict: s.State.Verdict.String(), Cause: string(s.Cause), Scope: s.State.Scope.String(),
 			Summary: s.State.Sentence, Detail: evidenceText(s.State.Evidence), Reason: reason,
 			Runbook: e.runbook(s.State.Scope.Service),
 		}

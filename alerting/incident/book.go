@@ -69,6 +69,7 @@ type Incident struct {
 type Book struct {
 	closeAfter map[string]time.Duration
 	regions    map[string]string // of the services in the policy
+	refused    []string          // configured with a fault: nobody looks at them
 	open       map[key]*Incident
 }
 
@@ -78,7 +79,7 @@ func keyOf(s correlate.Scope) key { return key{s.Service, s.Region} }
 
 // NewBook returns an empty book for a policy.
 func NewBook(p policy.Policy) *Book {
-	b := &Book{closeAfter: map[string]time.Duration{}, regions: map[string]string{}, open: map[key]*Incident{}}
+	b := &Book{closeAfter: map[string]time.Duration{}, regions: map[string]string{}, refused: p.Refused, open: map[key]*Incident{}}
 	for _, s := range p.Services {
 		b.regions[s.Name] = s.Region
 		b.closeAfter[s.Name] = s.CloseAfter
@@ -141,11 +142,12 @@ func (b *Book) Advance(now time.Time) []Step {
 }
 
 // Retire closes the incidents of services that the policy no longer has: nobody
-// looks at them, so nothing else ever would.
+// looks at them, so nothing else ever would. A service that is refused for a
+// fault in its configuration is still there, and its incident stays open.
 func (b *Book) Retire(now time.Time) []Step {
 	var steps []Step
 	for _, k := range b.keys() {
-		if region, ok := b.regions[k.service]; ok && region == k.region {
+		if region, ok := b.regions[k.service]; ok && region == k.region || slices.Contains(b.refused, k.service) {
 			continue
 		}
 		steps = append(steps, b.end(k, now, correlate.Unknown, "no longer configured",
@@ -212,10 +214,10 @@ func (b *Book) begin(k key, st correlate.State, now time.Time) Step {
 func (in *Incident) update(st correlate.State, now time.Time, reason string) Step {
 	s := in.Last
 	s.N++
-	s.Kind, s.At, s.Reason, s.State = Updated, now, reason, st
-	if reason == clearer {
+	if aftermath := slices.Contains(s.State.Effects, st.Cause); st.Cause != s.State.Cause && !aftermath {
 		s.Cause = st.Cause
 	}
+	s.Kind, s.At, s.Reason, s.State = Updated, now, reason, st
 	if sev := severityOf(&st); !slices.Contains(s.Severities, sev) && sev == Page {
 		s.Severities = append(slices.Clone(s.Severities), sev)
 		s.Reason = "severity rose"
@@ -231,9 +233,6 @@ func severityOf(st *correlate.State) Severity {
 	return Ticket
 }
 
-// clearer is the reason of an update that replaces the incident's cause.
-const clearer = "the cause became clearer"
-
 // whyUpdate says what is new for a reader; empty if nothing is.
 func whyUpdate(old, now *correlate.State, relapse bool) string {
 	switch {
@@ -244,7 +243,7 @@ func whyUpdate(old, now *correlate.State, relapse bool) string {
 	case old.Cause != now.Cause && slices.Contains(old.Effects, now.Cause):
 		return fmt.Sprintf("%s is over, %s remains", old.Cause, now.Cause)
 	case old.Cause != now.Cause:
-		return clearer
+		return "the cause became clearer"
 	case severityOf(old) != severityOf(now) && now.Page:
 		return "severity rose"
 	case old.Scope != now.Scope:

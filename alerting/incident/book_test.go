@@ -323,3 +323,25 @@ func TestRetire_ClosesWhatThePolicyNoLongerHas(t *testing.T) {
 	}
 	none(t, "retired already", after.Retire(at(6)))
 }
+
+func TestRetire_KeepsWhatTheConfigurationRefused(t *testing.T) {
+	p := services()
+	b := incident.NewBook(p)
+	opened := one(t, b.Observe(state("lb", correlate.Down), at(0)), incident.Opened)
+	p.Services, p.Refused = nil, []string{"lb"}
+	again := incident.NewBook(p)
+	again.Fold(opened)
+	none(t, "a service refused for a typo is not over", again.Retire(at(10)))
+	if open := again.Open(); len(open) != 1 || open[0].Incident != opened.Incident {
+		t.Errorf("open: got %+v, want %s", open, opened.Incident)
+	}
+}
+
+func TestObserve_AProofThatAlsoWorsensTheVerdictReplacesTheCause(t *testing.T) {
+	b := incident.NewBook(services())
+	one(t, b.Observe(state("lb", correlate.Degraded, cause(correlate.CauseHTTPFailing)), at(0)), incident.Opened)
+	s := one(t, b.Observe(state("lb", correlate.Down, cause(correlate.CauseWorkersCrashLooping), effects(correlate.CauseHTTPFailing)), at(1)), incident.Updated)
+	if s.Reason != "degraded is now down" || s.Cause != correlate.CauseWorkersCrashLooping {
+		t.Errorf("got reason %q, cause %s; want the new verdict and workers_crash_looping", s.Reason, s.Cause)
+	}
+}

@@ -14,6 +14,9 @@ import (
 type Policy struct {
 	Services []Service
 	Places   []Place
+	// Refused names services that are configured with a fault: nobody looks at
+	// them, and what is known of them is not over.
+	Refused []string
 }
 
 // Place is where probers look from. Quorum counts places on different
@@ -51,6 +54,9 @@ type Check struct {
 	// Inside kinds always have one.
 	Instance string
 	Interval time.Duration
+	// ScheduleOnly keeps the check out of looks on demand: its request is not
+	// one that may be repeated at will (JUDGING section 4, "never POST").
+	ScheduleOnly bool
 }
 
 // Starting values of JUDGING.md; policy can change each.

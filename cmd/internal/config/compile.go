@@ -57,6 +57,9 @@ func Compile(f *File) Compiled {
 	for _, p := range f.Places {
 		c.Policy.Places = append(c.Policy.Places, policy.Place{Name: p.Name, Network: p.Network, Region: p.Region})
 	}
+	for _, r := range f.Refused {
+		c.Policy.Refused = append(c.Policy.Refused, r.Service)
+	}
 	for _, s := range f.Services {
 		judged := policy.Service{
 			Name: s.Name, Region: s.Region, Instances: s.Instances, Runbook: s.Runbook,
@@ -64,7 +67,7 @@ func Compile(f *File) Compiled {
 		}
 		for _, check := range s.Checks {
 			id := s.Name + "/" + check.Name
-			judged.Checks = append(judged.Checks, policy.Check{ID: id, Kind: check.Kind(), Instance: check.Instance, Interval: check.Interval})
+			judged.Checks = append(judged.Checks, policy.Check{ID: id, Kind: check.Kind(), Instance: check.Instance, Interval: check.Interval, ScheduleOnly: !repeatable(check)})
 			if check.HTTP != nil {
 				c.Outside = append(c.Outside, OutsideCheck{
 					ID: id, Service: s.Name, Instance: check.Instance, Region: s.Region,
@@ -78,6 +81,12 @@ func Compile(f *File) Compiled {
 		c.Targets = append(c.Targets, targets(s)...)
 	}
 	return c
+}
+
+// repeatable reports whether the check's request may be made at will: it is not
+// made on demand otherwise (JUDGING section 4).
+func repeatable(c Check) bool {
+	return c.HTTP == nil || c.HTTP.Method == "" || c.HTTP.Method == "GET" || c.HTTP.Method == "HEAD"
 }
 
 func inside(id, service string, check Check) InsideCheck {
