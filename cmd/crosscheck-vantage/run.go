@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -60,54 +59,64 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 	if file == nil {
 		return fmt.Errorf("%s: nothing to look at: %d faults, see above", o.config, len(faults))
 	}
-	ctx, cancel := context.WithCancel(cmd.Context())
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
 	l, err := net.Listen("tcp", o.listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer l.Close()
-	sink := &sink{log: log, outcomes: map[string]checks.Outcome{}}
-	me, live, observer, err := looks(file, kind, o.place)
+	me, live, observer, err := looks(file, kind, o.place, log)
 	if err != nil {
 		return err
 	}
-	sink.from = me
+	sink := &sink{log: log, from: me, outcomes: map[string]checks.Outcome{}}
 	deps := vantage.Deps{Publish: sink, Log: log}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
 	if observer != nil {
 		deps.Changed = observer.Changed()
-		wg.Go(func() {
-			if err := observer.Run(ctx); err != nil && ctx.Err() == nil {
-				log.Error("host observer ended", "err", err)
-				cancel()
-			}
-		})
 	}
 	v, err := vantage.New(vantage.Config{Vantage: me, Kind: kind}, live, deps)
 	if err != nil {
 		return err
 	}
-	srv, err := serveMetrics(l, sink, vantagemetrics.Collector{Vantages: map[evidence.Vantage]*vantage.Vantage{me: v}, Observer: observer}, log)
+	srv, err := metricsServer(sink, vantagemetrics.Collector{Vantages: map[evidence.Vantage]*vantage.Vantage{me: v}, Observer: observer})
 	if err != nil {
 		return err
 	}
-	defer srv.Close()
+	var wg sync.WaitGroup
+	part := func(name string, run func(context.Context) error) {
+		wg.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	if observer != nil {
+		part("host observer", observer.Run)
+	}
+	part("metrics", func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
+		return srv.Serve(l)
+	})
 	log.Info("looking", "kind", kind, "checks", len(live), "metrics", "http://"+l.Addr().String()+"/metrics")
-	return v.Run(ctx)
+	part("vantage", v.Run)
+	<-ctx.Done()
+	wg.Wait()
+	if cmd.Context().Err() != nil {
+		return nil // we were told to end
+	}
+	return context.Cause(ctx)
 }
 
 // looks makes the vantage's identity and its jobs.
-func looks(file *config.File, kind evidence.VantageKind, place string) (evidence.Vantage, []vantage.Job, *host.Observer, error) {
+func looks(file *config.File, kind evidence.VantageKind, place string, log *slog.Logger) (evidence.Vantage, []vantage.Job, *host.Observer, error) {
 	compiled := config.Compile(file)
 	if kind == evidence.Agent {
 		me := evidence.Vantage{Place: "host", Name: "agent"}
 		if len(compiled.Targets) == 0 {
 			return me, nil, nil, fmt.Errorf("%s: no inside check to make", file.Path)
 		}
-		observer, err := host.New(host.Config{Targets: compiled.Targets}, host.Deps{})
+		observer, err := host.New(host.Config{Targets: compiled.Targets}, host.Deps{Log: log})
 		if err != nil {
 			return me, nil, nil, err
 		}
@@ -178,7 +187,7 @@ func (s *sink) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func serveMetrics(l net.Listener, sink *sink, v vantagemetrics.Collector, log *slog.Logger) (*http.Server, error) {
+func metricsServer(sink *sink, v vantagemetrics.Collector) (*http.Server, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sink, v} {
@@ -189,11 +198,5 @@ func serveMetrics(l net.Listener, sink *sink, v vantagemetrics.Collector, log *s
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "healthy") })
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	go func() {
-		if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			log.Error("metrics", "err", err)
-		}
-	}()
-	return srv, nil
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/crosscheck-project/crosscheck/alerting/notify/embedded"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/cli"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/config"
 )
@@ -16,6 +17,11 @@ func configCommand() *cobra.Command {
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, faults := config.Load(args[0])
+			if file != nil && file.Alertmanager.ConfigFile != "" {
+				if err := embedded.Check(file.Alertmanager.ConfigFile); err != nil {
+					faults = append(faults, config.Fault{File: args[0], Path: "alertmanager.config_file", Message: err.Error()})
+				}
+			}
 			for _, f := range faults {
 				fmt.Fprintln(cmd.OutOrStdout(), f)
 			}

@@ -28,16 +28,12 @@ type Vantage struct {
 // String returns "place/name".
 func (v Vantage) String() string { return v.Place + "/" + v.Name }
 
-// Evidence is one finding with its identity: check, target and aspect, vantage,
-// boot, sequence (DESIGN section 4). The check's id names service and target;
-// policy says which.
+// Evidence is one finding with its identity: check, vantage, boot,
+// sequence. The check's id names service and target; policy says which.
 type Evidence struct {
-	Check string      `json:"check"`
-	Kind  checks.Kind `json:"kind"`
-	// Aspect is the address, shape or listener looked at; empty if the check
-	// has but one.
-	Aspect  string  `json:"aspect,omitempty"`
-	Vantage Vantage `json:"-"`
+	Check   string      `json:"check"`
+	Kind    checks.Kind `json:"kind"`
+	Vantage Vantage     `json:"-"`
 	// Boot is an unguessable nonce of the vantage's process; Seq counts the
 	// evidence of that boot from 1. The highest is current.
 	Boot string `json:"-"`
@@ -52,17 +48,6 @@ type Evidence struct {
 	Waited  time.Duration  `json:"waited_ns"`
 	Finding checks.Finding `json:"finding"`
 }
-
-// Key is what evidence replaces older evidence of: everything but the boot and
-// the sequence.
-type Key struct {
-	Check   string
-	Aspect  string
-	Vantage Vantage
-}
-
-// Key returns e's key.
-func (e *Evidence) Key() Key { return Key{Check: e.Check, Aspect: e.Aspect, Vantage: e.Vantage} }
 
 // Stored is evidence as the core received it.
 type Stored struct {

@@ -21,7 +21,7 @@ func full() evidence.Evidence {
 	worker := checks.Process{PID: 7, StartTicks: 1234567, Comm: "nginx", State: checks.ProcAlive, Role: checks.RoleWorker,
 		Age: 3 * time.Second, Serving: true, Listens: true}
 	return evidence.Evidence{
-		Check: "web/workers", Kind: checks.KindWorkers, Aspect: "tcp 127.0.0.1:80", Seq: 1<<63 + 1,
+		Check: "web/workers", Kind: checks.KindWorkers, Seq: 1<<63 + 1,
 		Slot:    time.Date(2026, 11, 30, 3, 0, 0, 123456789, time.UTC),
 		Trigger: "host", Waited: 1500 * time.Microsecond,
 		Finding: checks.Finding{
@@ -67,7 +67,7 @@ func TestDecode_TheVantageIsTheSubjectsWhateverTheBodySays(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Decode: %v", err)
 	}
-	if got[0].Vantage != par1 || got[0].Key() != (evidence.Key{Check: "web/workers", Aspect: "tcp 127.0.0.1:80", Vantage: par1}) {
+	if got[0].Vantage != par1 || got[0].Check != "web/workers" {
 		t.Errorf("vantage %s, key %+v, want %s", got[0].Vantage, got[0].Key(), par1)
 	}
 }

@@ -196,23 +196,19 @@ func (v *Vantage) listen(ctx context.Context) {
 // looks read a snapshot in this process, so they run here one after the other.
 func (v *Vantage) onChange(ctx context.Context) {
 	for _, j := range v.inside {
-		f, ended := v.lookOnce(ctx, j)
-		if f.Urgent {
-			v.out.put(evidence.Evidence{Check: j.ID, Kind: j.Kind, Trigger: TriggerHost, Finding: f}, ended)
-		}
+		v.lookOnce(ctx, j, evidence.Evidence{Trigger: TriggerHost})
 	}
 }
 
 // onSlot is called by the schedule, for slots and for looks on demand.
 func (v *Vantage) onSlot(ctx context.Context, l schedule.Look) {
-	j := v.jobs[l.ID]
-	f, ended := v.lookOnce(ctx, j)
-	v.out.put(evidence.Evidence{Check: j.ID, Kind: j.Kind, Slot: l.Slot, Trigger: l.Trigger, Finding: f}, ended)
+	v.lookOnce(ctx, v.jobs[l.ID], evidence.Evidence{Slot: l.Slot, Trigger: l.Trigger})
 }
 
-// lookOnce looks within the job's timeout, and returns the finding and when the
-// look ended.
-func (v *Vantage) lookOnce(ctx context.Context, j *job) (checks.Finding, time.Time) {
+// lookOnce looks within the job's timeout and hands the finding on as e; after a
+// host change only an urgent one. It is numbered before the next look of the
+// check may begin: an older snapshot must not get the higher sequence.
+func (v *Vantage) lookOnce(ctx context.Context, j *job, e evidence.Evidence) {
 	j.looking <- struct{}{}
 	defer func() { <-j.looking }()
 	lookCtx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errTimeout{j.Timeout})
@@ -224,7 +220,11 @@ func (v *Vantage) lookOnce(ctx context.Context, j *job) (checks.Finding, time.Ti
 	}
 	v.looks[min(f.Outcome, checks.Fail)].Add(1)
 	v.log.Debug("looked", "check", j.ID, "outcome", f.Outcome, "reason", f.Reason, "detail", f.Detail, "took", f.Duration)
-	return f, time.Now()
+	if e.Trigger == TriggerHost && !f.Urgent {
+		return
+	}
+	e.Check, e.Kind, e.Finding = j.ID, j.Kind, f
+	v.out.put(e, time.Now())
 }
 
 // guardedLook turns a panic, a bug of ours, into a blind finding, and logs the

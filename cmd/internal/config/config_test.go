@@ -170,16 +170,16 @@ func TestWarnings_SayWhatIsAllowedButPerhapsNotMeant(t *testing.T) {
 	}{
 		"nothing to warn of": {
 			"places: [{name: a, network: x}, {name: b, network: y}]\nalertmanager: {config_file: a.yml}\n" +
-				"services: [{name: web, checks: [http: {url: http://127.0.0.1/}, workers: {pid_file: a}]}]",
+				"services: [{name: web, checks: [http: {url: http://127.0.0.1/}, workers: {pid_file: a}, port: {address: \"127.0.0.1:80\"}]}]",
 			nil,
 		},
 		"nobody is paged, one network, nothing inside, open to all": {
 			"listen: 0.0.0.0:9847\nservices: [{name: web, checks: [http: {url: http://127.0.0.1/}]}]",
-			[]string{"alertmanager: neither", "listen: 0.0.0.0:9847 is not loopback", "service web has no port or workers check", "service web is looked at from one network only"},
+			[]string{"alertmanager: neither", "listen: 0.0.0.0:9847 is not loopback", "listen: 0.0.0.0:9847 is no address people can open", "service web has no port or workers check", "service web is looked at from one network only"},
 		},
 		"nothing outside": {
 			"listen: localhost:9847\nalertmanager: {urls: [http://am1:9093, http://am2:9093]}\nservices: [{name: web, checks: [workers: {pid_file: a}]}]",
-			[]string{"service web has no http check"},
+			[]string{"service web has no http check", "service web: instance web has a workers check and no port check"},
 		},
 	}
 	for name, test := range tests {

@@ -191,13 +191,6 @@ const stopWeb = time.Second
 // first nobody looks any more, then nobody judges, then nobody is told, and the
 // store is closed last. A second call does nothing.
 func (c *Core) Stop() {
-	if c.web != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), stopWeb)
-		if err := c.web.Shutdown(ctx); err != nil {
-			_ = c.web.Close()
-		}
-		cancel()
-	}
 	for i := len(c.stages) - 1; i >= 0; i-- {
 		c.stages[i].cancel()
 		<-c.stages[i].done

@@ -1,7 +1,7 @@
 package core
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -28,14 +28,27 @@ func (c *Core) startWeb() error {
 		mux.Handle(embedded.Prefix+"/", c.embedded.Handler())
 	}
 	c.web = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelWarn)}
+	c.run("web server", c.serveWeb)
+	return nil
+}
+
+// serveWeb serves until ctx ends; then requests under way get stopWeb.
+func (c *Core) serveWeb(ctx context.Context) error {
+	stopped := make(chan struct{})
 	go func() {
-		if err := c.web.Serve(c.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			select {
-			case c.failure <- fmt.Errorf("web server: %w", err):
-			default:
-			}
+		defer close(stopped)
+		<-ctx.Done()
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWeb)
+		defer cancel()
+		if err := c.web.Shutdown(grace); err != nil {
+			_ = c.web.Close()
 		}
 	}()
+	err := c.web.Serve(c.listener)
+	if ctx.Err() == nil {
+		return err // it ended by itself; the goroutine ends with the core
+	}
+	<-stopped
 	return nil
 }
 

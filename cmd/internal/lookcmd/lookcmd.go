@@ -136,7 +136,7 @@ func lookUntilKnown(ctx context.Context, observer *host.Observer, check checks.C
 	defer tick.Stop()
 	var r result
 	for {
-		if s, ok := observer.Snapshot(target); ok && s.Sweep > 0 && s.Dump > 0 {
+		if s, ok := observer.Snapshot(target); ok && s.Sweep > 0 && s.Dump > 0 && ctx.Err() == nil {
 			r = result{Finding: check.Look(ctx)}
 			r.Proof = prove(&r.Finding)
 			if r.Proof != nil || !r.Finding.Suspicious && r.Finding.Outcome != checks.Fail {
