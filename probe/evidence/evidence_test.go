@@ -68,7 +68,7 @@ func TestDecode_TheVantageIsTheSubjectsWhateverTheBodySays(t *testing.T) {
 		t.Fatalf("Decode: %v", err)
 	}
 	if got[0].Vantage != par1 || got[0].Check != "web/workers" {
-		t.Errorf("vantage %s, key %+v, want %s", got[0].Vantage, got[0].Key(), par1)
+		t.Errorf("vantage %s, check %s, want %s", got[0].Vantage, got[0].Check, par1)
 	}
 }
 
