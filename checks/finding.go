@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind names a way of looking (DESIGN section 2).
+// Kind names a way of looking.
 type Kind string
 
 // The kinds that exist.
@@ -73,7 +73,7 @@ type Finding struct {
 	// Detail is one sentence for a person, without a full stop.
 	Detail string `json:"detail,omitempty"`
 	// Suspicious asks for outside looks now: something is not as when healthy,
-	// though it may prove nothing yet (DESIGN section 4).
+	// though it may prove nothing yet.
 	Suspicious bool `json:"suspicious,omitempty"`
 	// Urgent asks that this finding leave at once instead of with its batch.
 	Urgent bool `json:"urgent,omitempty"`

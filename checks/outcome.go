@@ -3,7 +3,7 @@ package checks
 import "fmt"
 
 // Outcome is what one look concluded. The zero value is Blind: a look that
-// never filled its finding in was not a look (DESIGN section 2).
+// never filled its finding in was not a look.
 type Outcome uint8
 
 // The outcomes, appended to and never reordered: they travel by name, but

@@ -120,7 +120,7 @@ func newPage(v View, now time.Time) page {
 			Incident: i, Mark: markOf(i.Verdict), Opened: momentOf(i.OpenedAt, now), Closed: momentOf(i.ClosedAt, now), Open: i.ClosedAt.IsZero(),
 		})
 	}
-	p.Summary = summary(p.Services)
+	p.Summary = summary(p.Services, v.Refusals)
 	p.Title = p.Summary + " - Crosscheck"
 	if p.Stale != "" {
 		p.Title = "stale: " + p.Title
@@ -142,8 +142,9 @@ func rank(m mark) int {
 	return slices.Index([]mark{markBad, markWarn, markUnknown, markGood}, m)
 }
 
-// summary says how many services are in which state, the worst first.
-func summary(rows []row) string {
+// summary says how many services are in which state, the worst first, and how
+// many are not watched at all.
+func summary(rows []row, refusals []Refusal) string {
 	words := map[mark]string{markBad: "down", markWarn: "degraded", markUnknown: "unknown", markGood: "up"}
 	var parts []string
 	for _, m := range []mark{markBad, markWarn, markUnknown, markGood} {
@@ -157,7 +158,14 @@ func summary(rows []row) string {
 			parts = append(parts, fmt.Sprintf("%d %s", n, words[m]))
 		}
 	}
-	if len(parts) == 0 {
+	refused := map[string]bool{}
+	for _, r := range refusals {
+		refused[r.Service] = true
+	}
+	if len(refused) > 0 {
+		parts = append(parts, fmt.Sprintf("%d refused", len(refused)))
+	}
+	if len(rows) == 0 && len(refused) == 0 {
 		return "nothing watched"
 	}
 	return strings.Join(parts, ", ")

@@ -9,7 +9,7 @@ import (
 	"github.com/crosscheck-project/crosscheck/probe/evidence"
 )
 
-// Ask wants a look on demand: cross-checking on suspicion (DESIGN section 4).
+// Ask wants a look on demand: cross-checking on suspicion.
 type Ask struct {
 	Vantage evidence.Vantage
 	Check   string

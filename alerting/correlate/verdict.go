@@ -12,7 +12,7 @@ import (
 // Unknown: silence is never health.
 type Verdict uint8
 
-// The verdicts (DESIGN section 2).
+// The verdicts.
 const (
 	Unknown Verdict = iota
 	Up

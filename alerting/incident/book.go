@@ -17,7 +17,7 @@ import (
 	"github.com/crosscheck-project/crosscheck/alerting/policy"
 )
 
-// Severity is how an incident leaves the house (DESIGN section 2).
+// Severity is how an incident leaves the house.
 type Severity string
 
 // The severities. A page outranks a ticket; within an incident severity only

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The two severities that leave the house (DESIGN section 2).
+// The two severities that leave the house.
 const (
 	SeverityPage   = "page"
 	SeverityTicket = "ticket"

@@ -201,6 +201,9 @@ func urlProblem(text string) string {
 		if errors.As(err, &e) { // its own text repeats the whole URL
 			err = e.Err
 		}
+		if !strings.Contains(text, "://") {
+			return "it has no scheme: it must begin with http:// or https://"
+		}
 		return fmt.Sprintf("it is not a URL: %v", err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {

@@ -57,7 +57,7 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 		log.Error("configuration", "fault", f.String())
 	}
 	if file == nil {
-		return fmt.Errorf("%s: nothing to look at: %d faults, see above", o.config, len(faults))
+		return fmt.Errorf("%s: nothing to look at, see the faults above", o.config)
 	}
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)

@@ -33,7 +33,7 @@ func configCommand() *cobra.Command {
 			if len(faults) > 0 {
 				return cli.ExitError(cli.ExitFail)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d services, no fault\n", args[0], len(file.Services))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: no fault; services: %d\n", args[0], len(file.Services))
 			return nil
 		},
 	})

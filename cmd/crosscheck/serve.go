@@ -29,7 +29,7 @@ A service with a fault in its configuration is refused alone; the others are wat
 				log.Error("configuration", "fault", f.String())
 			}
 			if file == nil {
-				return fmt.Errorf("%s: nothing to serve: %d faults, see above", path, len(faults))
+				return fmt.Errorf("%s: nothing to serve, see the faults above", path)
 			}
 			for _, r := range file.Refused {
 				log.Error("service refused; the others are watched", "service", r.Service, "faults", len(r.Faults))

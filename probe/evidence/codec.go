@@ -9,7 +9,7 @@ import (
 // around it: unknown fields are ignored, unknown words decode to blind.
 const Version = 1
 
-// MaxBatch is the most evidence one message carries (DESIGN section 4).
+// MaxBatch is the most evidence one message carries.
 const MaxBatch = 100
 
 // Batch is the body of one message: evidence of one boot of one vantage.

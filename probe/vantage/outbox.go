@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// batchFor is how long passing evidence waits for company (DESIGN section 4).
+	// batchFor is how long passing evidence waits for company.
 	batchFor = 100 * time.Millisecond
 	// maxWaiting bounds the evidence kept while the core is away. Chosen: 1,000
 	// looks every 15 s for two and a half minutes, about 10 MB.

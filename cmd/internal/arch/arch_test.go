@@ -10,8 +10,10 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -193,20 +195,39 @@ func TestPackages_SayWhatTheyAnswer(t *testing.T) {
 // TestFolders_HaveAReadme: a newcomer opens any folder and is told what it is.
 func TestFolders_HaveAReadme(t *testing.T) {
 	top := root(t)
-	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
+	for _, dir := range folders(t, top) {
+		hidden := slices.ContainsFunc(strings.Split(dir, "/"), func(part string) bool {
+			return part == "testdata" || strings.HasPrefix(part, ".") && part != "."
+		})
+		if _, err := os.Stat(filepath.Join(top, dir, "README.md")); err != nil && !hidden {
+			t.Errorf("%s has no README.md", dir)
 		}
-		if name := d.Name(); name == "testdata" || path == filepath.Join(top, "bin") || strings.HasPrefix(name, ".") && path != top {
-			return fs.SkipDir
+	}
+}
+
+// folders lists the folders that hold files of the project: what git tracks, for
+// what it ignores is not the project's; every folder where there is no git.
+func folders(t *testing.T, top string) []string {
+	t.Helper()
+	seen := map[string]bool{}
+	add := func(file string) {
+		for dir := path.Dir(file); !seen[dir]; dir = path.Dir(dir) {
+			seen[dir] = true
 		}
-		if _, err := os.Stat(filepath.Join(path, "README.md")); err != nil {
-			rel, _ := filepath.Rel(top, path)
-			t.Errorf("%s has no README.md", rel)
+	}
+	cmd := exec.Command("git", "ls-files")
+	cmd.Dir = top
+	if out, err := cmd.Output(); err == nil && len(out) > 0 {
+		for _, file := range strings.Fields(string(out)) {
+			add(file)
 		}
-		return nil
-	})
-	if err != nil {
+	} else if err := fs.WalkDir(os.DirFS(top), ".", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			add(p)
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
+	return slices.Sorted(maps.Keys(seen))
 }

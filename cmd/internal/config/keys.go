@@ -124,7 +124,7 @@ func serviceKeys() []key[serviceDraft] {
 		// 0 would mean the default to the judge, hence the lower bounds.
 		{"close_after", false, "duration", "60s", "How long everything must be good before an incident closes; 1s to 24h.",
 			into(between(time.Second, 24*time.Hour), func(s *serviceDraft) *time.Duration { return &s.CloseAfter })},
-		{"restart_grace", false, "duration", "10s", "How long a main process that is gone with its listener counts as a restart; 100ms to 1h.",
+		{"restart_grace", false, "duration", "10s", "How long a main process that is gone with its listener counts as a restart, unless looks from outside fail too; 100ms to 1h.",
 			into(between(100*time.Millisecond, time.Hour), func(s *serviceDraft) *time.Duration { return &s.RestartGrace })},
 		{"runbook", false, "text", "", "A link or a sentence for the page.", into((*reader).filled, func(s *serviceDraft) *string { return &s.Runbook })},
 		{"instances", false, "list of names", "one, named after the service", "Its running copies. Unique in the service.", readInstances},

@@ -6,6 +6,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -55,12 +56,20 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.JSON != "" { // before anything is measured for nothing
+		if err := os.WriteFile(o.JSON, nil, 0o644); err != nil {
+			return fmt.Errorf("write report: %w", err)
+		}
+	}
 	s := &stage{o: o, fault: f, say: newStory(o.Out, o.Color)}
 	defer s.stop()
 	if err := s.start(ctx); err != nil {
 		return err
 	}
 	report, err := s.cycle(ctx)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func (s *story) line(color, who, format string, args ...any) {
 }
 
 func (s *story) title() {
-	fmt.Fprintln(s.out, "Crosscheck demo: a live main process with dead workers goes DOWN and pages somebody.")
+	fmt.Fprintln(s.out, "Crosscheck demo: a live main process with dead workers goes DOWN and pages somebody;")
+	fmt.Fprintln(s.out, "what only looks alike wakes nobody. First column: seconds since the demo began.")
 	fmt.Fprintln(s.out)
 }
 
@@ -69,7 +70,11 @@ func (s *story) healthy(v engine.View) {
 
 func (s *story) inject(f fault) {
 	fmt.Fprintln(s.out)
-	s.line(amber, "FAULT "+f.name, "%s", f.what)
+	who := "FAULT"
+	if f.pages == 0 {
+		who = "LOOK-ALIKE"
+	}
+	s.line(amber, who, "%s: %s", f.name, f.what)
 }
 
 // monitor says what a process monitor would say: it looks at main, and main
@@ -84,8 +89,9 @@ func (s *story) monitor(l *lab.Lab) {
 
 func (s *story) fault(r *Report, l *lab.Lab, f fault) {
 	s.monitor(l)
-	s.line(plain, "inside", "%s", insideText(r.Evidence))
-	s.line(plain, "outside", "%s", outsideText(sinceFault(r)))
+	seen := sinceFault(r)
+	s.line(plain, "inside", "%s", insideText(seen))
+	s.line(plain, "outside", "%s", outsideText(seen))
 	s.line(red, "VERDICT", "%s, cause %s (rule %s), %s after the fault",
 		strings.ToUpper(r.Verdict.String()), r.Cause, r.Rule, since(r.InjectedAt, r.VerdictAt))
 	s.line(red, "PAGE", "%s after the fault: %s", since(r.InjectedAt, r.PagedAt), r.Sentence)
@@ -107,7 +113,7 @@ func (s *story) later(v engine.View) {
 func (s *story) heal() { s.line(amber, "HEAL", "the fault is taken back") }
 
 func (s *story) resolved(r *Report) {
-	s.line(green, "RESOLVED", "%s after the healing (closing wants %s of good looks)", since(r.HealedAt, r.ResolvedAt), closeAfter)
+	s.line(green, "RESOLVED", "%s after the healing: the replacements must serve, be seen to serve, and go on for %s", since(r.HealedAt, r.ResolvedAt), closeAfter)
 }
 
 func (s *story) nothing(r *Report, l *lab.Lab) {
@@ -161,7 +167,10 @@ func sideText(refs []correlate.Ref, side correlate.Side) string {
 		if r.Side != side {
 			continue
 		}
-		text := r.Outcome.String() + ": " + r.Detail
+		text := strings.ToUpper(r.Outcome.String()) + ": " + r.Detail
+		if side == correlate.Inside {
+			text = r.Check[strings.IndexByte(r.Check, '/')+1:] + " " + text
+		}
 		if places[text] == nil {
 			texts = append(texts, text)
 		}

@@ -47,6 +47,9 @@ func httpCommand(output *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "http URL", Short: "One HTTP exchange, each phase timed", Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cfg.Timeout <= 0 {
+				return cli.Usage{Err: fmt.Errorf("--timeout: %s is not a time to look for", cfg.Timeout)}
+			}
 			cfg.URL = args[0]
 			check, err := httpcheck.New(cfg)
 			if err != nil {

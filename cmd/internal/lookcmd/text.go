@@ -58,21 +58,34 @@ func printListener(b *bytes.Buffer, l *checks.ListenerFacts) {
 	if l.OwnersUnknown != "" {
 		fmt.Fprintf(b, "owners unknown: %s\n", l.OwnersUnknown)
 	}
-	printProcesses(b, l.Owners)
+	printProcesses(b, l.Owners, false)
 }
 
 func printWorkers(b *bytes.Buffer, w *checks.WorkerFacts) {
-	printProcesses(b, append([]checks.Process{w.Main}, w.Workers...))
+	all := w.Workers
+	if w.Main.PID != 0 {
+		all = append([]checks.Process{w.Main}, all...)
+	}
+	printProcesses(b, all, true)
 }
 
-func printProcesses(b *bytes.Buffer, all []checks.Process) {
+// printProcesses prints a line per process; only the workers kind knows who
+// serves.
+func printProcesses(b *bytes.Buffer, all []checks.Process, serving bool) {
 	if len(all) == 0 {
 		return
 	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  PID\tROLE\tSTATE\tAGE\tSERVING\tLISTENS\tNAME")
+	head, column := "", ""
+	if serving {
+		head = "SERVING\t"
+	}
+	fmt.Fprintf(t, "  PID\tROLE\tSTATE\tAGE\t%sLISTENS\tNAME\n", head)
 	for _, p := range all {
-		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s\t%s\t%s\n", p.PID, p.Role, p.State, short(p.Age), yes(p.Serving), yes(p.Listens), p.Comm)
+		if serving {
+			column = yes(p.Serving) + "\t"
+		}
+		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s%s\t%s\n", p.PID, p.Role, p.State, short(p.Age), column, yes(p.Listens), p.Comm)
 	}
 	_ = t.Flush() // into a buffer
 }

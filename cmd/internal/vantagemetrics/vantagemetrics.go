@@ -25,9 +25,9 @@ var (
 	descLateMax = prometheus.NewDesc("crosscheck_look_lateness_max_seconds",
 		"Greatest lateness of a scheduled look since the start.", perVantage, nil)
 	descScheduled = prometheus.NewDesc("crosscheck_looks_begun_total",
-		"Looks begun by what began them: schedule or demand.", []string{"place", "vantage", "by"}, nil)
+		"Looks begun by what began them: schedule or demand. Looks at a change of the host are not counted here.", []string{"place", "vantage", "by"}, nil)
 	descPublished = prometheus.NewDesc("crosscheck_evidence_published_total",
-		"Pieces of evidence that the core has stored.", perVantage, nil)
+		"Pieces of evidence handed on and accepted: stored by the core or, where a vantage runs alone, taken into its own metrics.", perVantage, nil)
 	descPublishErrors = prometheus.NewDesc("crosscheck_publish_errors_total",
 		"Failed attempts to hand a message to the core.", perVantage, nil)
 	descDropped = prometheus.NewDesc("crosscheck_evidence_dropped_total",
