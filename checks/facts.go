@@ -23,6 +23,7 @@ const (
 	LocalRefused    LocalLook = "refused"    // nobody listens
 	LocalAnswered   LocalLook = "answered"   // bytes, or an orderly close, came back
 	LocalUnanswered LocalLook = "unanswered" // connected, nothing came back in time
+	LocalAccepted   LocalLook = "accepted"   // unanswered, but somebody took it from the accept queue
 	LocalFailed     LocalLook = "failed"     // neither: unreachable, our own limits
 )
 
@@ -60,6 +61,8 @@ type Process struct {
 	// Serving is decided by the workers kind (JUDGING section 3, "Serving
 	// worker").
 	Serving bool `json:"serving,omitempty"`
+	// Traced: stopped by a tracer (strace, a debugger), not by a signal.
+	Traced bool `json:"traced,omitempty"`
 	// Listens says that the process holds a LISTEN socket of the instance.
 	Listens bool `json:"listens,omitempty"`
 }
@@ -99,7 +102,7 @@ type WorkerFacts struct {
 	Main Process `json:"main"`
 	// Generation is one life of the main process: "PID.STARTTICKS".
 	Generation string `json:"generation"`
-	// MainServes: main accepts by itself and has no workers.
+	// MainServes: main serves by itself; its children, if any, are helpers.
 	MainServes bool      `json:"main_serves,omitempty"`
 	Workers    []Process `json:"workers,omitempty"`
 	// Serving of Expected: Expected is the stable maximum of this generation.
@@ -108,8 +111,12 @@ type WorkerFacts struct {
 	// EverServed: a worker has served in this generation. Only then can the
 	// instance be proven broken (JUDGING section 1).
 	EverServed bool `json:"ever_served"`
+	// NoHolder: no worker of this generation was ever seen to hold a listener,
+	// though all descriptor tables could be read. Whether anybody serves is then
+	// more than the processes tell: only a failed local look proves anything.
+	NoHolder bool `json:"no_holder,omitempty"`
 	// NoneLooks counts consecutive sweeps without a serving worker; NoneFor is
-	// the time since the last one that had any.
+	// the time since the last one that had any, or since main was first seen.
 	NoneLooks int           `json:"none_looks,omitempty"`
 	NoneFor   time.Duration `json:"none_for_ns,omitempty"`
 	// LivingWorkers counts workers neither zombie nor gone, serving or not.
@@ -118,8 +125,9 @@ type WorkerFacts struct {
 	NoBirthFor time.Duration `json:"no_birth_for_ns,omitempty"`
 	// Chain counts replacements that failed one after the other: each was born
 	// after its predecessor died, under the same main, and died abnormally or
-	// at an age under 1 s (or unknown). ChainFor is the time from the death
-	// that began it to the last link.
+	// at an age under 1 s (or unknown), but never older than 10 s. ChainFor is
+	// the time from the death that began it to the last link. Some links may
+	// have served for a moment.
 	Chain    int           `json:"chain,omitempty"`
 	ChainFor time.Duration `json:"chain_for_ns,omitempty"`
 	// Died counts the replacements that died since the chain began, siblings

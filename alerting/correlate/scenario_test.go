@@ -68,6 +68,8 @@ type workersSight struct {
 	MainServes bool             `yaml:"main_serves"`
 	Serving    int              `yaml:"serving"`
 	Stopped    int              `yaml:"stopped"`
+	Young      int              `yaml:"young"`     // hold the listener, do not serve yet
+	NoHolder   bool             `yaml:"no_holder"` // of a listener among the workers
 	Living     int              `yaml:"living"`
 	EverServed bool             `yaml:"ever_served"`
 	NoneLooks  int              `yaml:"none_looks"`
@@ -159,7 +161,7 @@ func (w workersSight) facts() *checks.WorkerFacts {
 		Main: checks.Process{PID: 100, State: w.Main, Role: checks.RoleMain, Age: w.MainAge}, Generation: w.Generation,
 		MainServes: w.MainServes, Serving: w.Serving, Expected: 4, EverServed: w.EverServed, NoneLooks: w.NoneLooks, NoneFor: w.NoneFor,
 		LivingWorkers: w.Living, NoBirthFor: w.NoBirthFor, Chain: w.Chain, ChainFor: w.ChainFor, Died: w.Died, DiedAge: w.DiedAge,
-		Exits: w.Exits, Respawn: w.Respawn, MainGoneFor: w.GoneFor, Local: w.Local,
+		Exits: w.Exits, Respawn: w.Respawn, MainGoneFor: w.GoneFor, Local: w.Local, NoHolder: w.NoHolder,
 	}
 	if f.Main.State == "" {
 		f.Main.State = checks.ProcAlive
@@ -169,6 +171,9 @@ func (w workersSight) facts() *checks.WorkerFacts {
 	}
 	for i := range w.Stopped {
 		f.Workers = append(f.Workers, checks.Process{PID: 200 + i, State: checks.ProcStopped, Role: checks.RoleWorker})
+	}
+	for i := range w.Young {
+		f.Workers = append(f.Workers, checks.Process{PID: 300 + i, State: checks.ProcAlive, Role: checks.RoleWorker, Listens: true})
 	}
 	return f
 }

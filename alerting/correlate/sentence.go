@@ -43,9 +43,21 @@ func workersText(f *checks.WorkerFacts) string {
 		}
 	}
 	if f.LivingWorkers == 0 && f.Died == 0 {
-		fmt.Fprintf(&b, "; nothing was respawned for %s", round(f.NoBirthFor))
+		if f.NoHolder {
+			b.WriteString(localText(f))
+		} else {
+			fmt.Fprintf(&b, "; nothing was respawned for %s", round(f.NoBirthFor))
+		}
 	}
 	return b.String()
+}
+
+// localText says what became of our own connection, where that is the proof.
+func localText(f *checks.WorkerFacts) string {
+	if f.Local == "" {
+		return ""
+	}
+	return fmt.Sprintf("; our own connection was %s", f.Local)
 }
 
 // exitsText lists how processes ended, the most frequent first.

@@ -19,6 +19,15 @@ var (
 	insides    = []string{"usable", "blind"} // the workers check; expired is blind to the table
 )
 
+// words are what the server itself says, and whether its workers say anything.
+var words = []struct {
+	local    checks.LocalLook
+	noHolder bool
+}{
+	{"", false}, {checks.LocalRefused, false}, {checks.LocalAnswered, false}, {checks.LocalAccepted, false},
+	{"", true}, {checks.LocalUnanswered, true}, {checks.LocalAnswered, true},
+}
+
 type tableRow struct {
 	served          bool
 	main            checks.ProcState
@@ -31,6 +40,7 @@ type tableRow struct {
 	listenerSpan    time.Duration
 	inside          string
 	local           checks.LocalLook
+	noHolder        bool
 }
 
 // eachRow calls fn with every combination.
@@ -45,10 +55,10 @@ func eachRow(fn func(r tableRow)) {
 								for _, l := range listeners {
 									for _, lspan := range []time.Duration{0, 200 * time.Millisecond, 4 * time.Second} {
 										for _, inside := range insides {
-											for _, local := range []checks.LocalLook{"", checks.LocalRefused, checks.LocalAnswered} {
+											for _, w := range words {
 												fn(tableRow{
 													served: served, main: main, serving: k.serving, living: k.living, chain: chain, looks: looks,
-													workersSpan: span, respawn: respawn, listener: l, listenerSpan: lspan, inside: inside, local: local,
+													workersSpan: span, respawn: respawn, listener: l, listenerSpan: lspan, inside: inside, local: w.local, noHolder: w.noHolder,
 												})
 											}
 										}
@@ -68,7 +78,7 @@ func (r tableRow) input(outsideFails bool) correlate.TableInput {
 	if r.inside == "usable" {
 		w := &checks.WorkerFacts{
 			Main: checks.Process{PID: 100, State: r.main, Age: time.Hour}, Generation: "100.1", Serving: r.serving, Expected: 4,
-			LivingWorkers: r.living, EverServed: r.served, Respawn: r.respawn, Local: r.local,
+			LivingWorkers: r.living, EverServed: r.served, Respawn: r.respawn, Local: r.local, NoHolder: r.noHolder,
 		}
 		if r.serving == 0 {
 			w.NoneLooks, w.NoneFor, w.NoBirthFor = r.looks, r.workersSpan, r.workersSpan
@@ -104,8 +114,8 @@ func (r tableRow) input(outsideFails bool) correlate.TableInput {
 }
 
 func (r tableRow) String() string {
-	return fmt.Sprintf("served %t, main %s, %d serving of %d living, chain %d, %d looks over %s (respawn %s, local %q), listener %s for %s, workers %s",
-		r.served, r.main, r.serving, r.living, r.chain, r.looks, r.workersSpan, r.respawn, r.local, r.listener, r.listenerSpan, r.inside)
+	return fmt.Sprintf("served %t, main %s, %d serving of %d living, chain %d, %d looks over %s (respawn %s, local %q, no holder %t), listener %s for %s, workers %s",
+		r.served, r.main, r.serving, r.living, r.chain, r.looks, r.workersSpan, r.respawn, r.local, r.noHolder, r.listener, r.listenerSpan, r.inside)
 }
 
 // goodness orders the table's answers. "Keep" stands between: what it keeps is
@@ -144,7 +154,15 @@ func TestTable_EveryCombinationIsDecided(t *testing.T) {
 		if goodness(vf, okf) > goodness(v, ok) {
 			bad(r, "got %s with the outside failing and %s without: one more fail bettered the verdict", vf, v)
 		}
-		past := r.workersSpan >= 5*time.Second && r.workersSpan >= 2*r.respawn && r.looks >= 2
+		// Somebody who answers, where nobody died badly, is being reloaded.
+		answered := r.local == checks.LocalAnswered && r.chain == 0 && r.living > 0
+		past := r.workersSpan >= 5*time.Second && r.workersSpan >= 2*r.respawn && r.looks >= 2 && !answered
+		if mute := r.noHolder && r.local != checks.LocalUnanswered; mute {
+			past = false
+			if r.main != checks.ProcGone && v.Bad() && p.Rule != "P2" {
+				bad(r, "got %s by %s, want no proof by workers that nobody saw hold a listener", v, p.Rule)
+			}
+		}
 		if r.inside == "usable" && r.main != checks.ProcGone && r.served && r.serving == 0 && past && v != correlate.Down {
 			bad(r, "got %s, want down: main is %s and nobody serves, past every window", v, r.main)
 		}

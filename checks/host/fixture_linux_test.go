@@ -367,6 +367,76 @@ func TestListener_AForeignOwnerIsNamed(t *testing.T) {
 	}
 }
 
+func TestSweep_MainByPortIsSucceededByWhoHoldsThePortInItsPlace(t *testing.T) {
+	for name, tt := range map[string]struct {
+		exe  string
+		main int
+	}{
+		"the same program, upgraded": {"/usr/sbin/nginx (deleted)", 300},
+		"the same, in another place": {"/opt/new/nginx", 300},
+		"a stranger":                 {"/bin/thief", 28421},
+		"nobody knows what":          {"", 28421},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "nginx.tree", Target{Port: port})
+			w.sockets = []socket{listenOn("127.0.0.1:18765", 147792)}
+			w.step(0)
+			w.write("300/stat", "300 (new) S 1 300 300 0 -1 0 1 0 0 0 0 0 0 0 20 0 1 0 250000 0 0 0 5 5 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
+			w.write("300/task/300/children", "")
+			w.link("300/fd/3", "socket:[555]")
+			if tt.exe != "" {
+				w.link("300/exe", tt.exe)
+			}
+			// Main's tree still has one of the two: it is main as ever.
+			w.sockets = []socket{listenOn("127.0.0.1:18765", 147792), listenOn("127.0.0.1:18765", 555)}
+			w.step(DumpEvery)
+			w.step(SweepEvery)
+			if s := w.step(SweepEvery); s.Main.Process.PID != 28421 {
+				t.Fatalf("main %d while it holds the port too, want 28421", s.Main.Process.PID)
+			}
+			w.sockets = w.sockets[1:]
+			w.step(DumpEvery)
+			w.step(SweepEvery)
+			w.step(SweepEvery)
+			s := w.step(SweepEvery)
+			if s.Main.Process.PID != tt.main || s.Main.Status != MainAlive {
+				t.Errorf("main = %+v, want %d, alive", s.Main, tt.main)
+			}
+		})
+	}
+}
+
+func TestSweep_SaysOfEachProcessWhatMayNotBeRead(t *testing.T) {
+	w := nginxWorld(t)
+	if err := os.RemoveAll(filepath.Join(w.root, "28421/fd")); err != nil {
+		t.Fatal(err)
+	}
+	w.write("28421/fd", "no directory: cannot be read\n")
+	s := w.step(0)
+	if !s.Main.Process.FDsUnknown || s.Main.Process.Listens || s.FDsUnknown == "" {
+		t.Errorf("main %+v, of the snapshot %q; want its descriptors unknown", s.Main.Process, s.FDsUnknown)
+	}
+	if p := s.Workers[0]; p.FDsUnknown || !p.Listens {
+		t.Errorf("worker %+v, want it to be known and to listen", p)
+	}
+}
+
+func TestSweep_ATracersStopIsToldFromASignals(t *testing.T) {
+	w := nginxWorld(t)
+	w.edit("28422/stat", ") S ", ") t ")
+	w.edit("28423/stat", ") S ", ") T ")
+	s := w.step(0)
+	for i, traced := range []bool{true, false} {
+		if p := s.Workers[i]; p.State != checks.ProcStopped || p.Traced != traced {
+			t.Errorf("worker %d is %s, traced %t; want stopped, %t", p.PID, p.State, p.Traced, traced)
+		}
+	}
+	w.edit("28422/stat", ") t ", ") S ")
+	if p := w.step(SweepEvery).Workers[0]; p.State != checks.ProcAlive || p.Traced {
+		t.Errorf("worker is %s, traced %t after it went on; want alive, not traced", p.State, p.Traced)
+	}
+}
+
 func TestEvents_ASlowReaderSeesTheLast256AndTheGap(t *testing.T) {
 	tg := newTarget(Target{Name: "it", PIDFile: "x"})
 	tg.sweeps = 1

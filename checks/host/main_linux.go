@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -167,11 +168,12 @@ func (o *Observer) take(t *target, s *stat, now time.Duration) {
 
 // mainByPort finds main as the owner of the listening port.
 func (o *Observer) mainByPort(t *target, alive bool, now time.Duration) {
+	l := t.listeners[0] // the port: see Target.listeners
 	if alive {
 		t.status, t.why = MainAlive, ""
+		o.succeed(t, l, now)
 		return
 	}
-	l := t.listeners[0] // the port: see Target.listeners
 	if !l.Listening {
 		t.missing(false, fmt.Sprintf("nobody listens on %s", l.Addr))
 		return
@@ -197,6 +199,31 @@ func (o *Observer) mainByPort(t *target, alive bool, now time.Duration) {
 		s := o.mainAmong(holders)
 		o.take(t, &s, now)
 	}
+}
+
+// succeed makes another process main if it holds the port and runs a program of
+// the same name, and neither main nor one of its tree holds it: the old main of
+// an upgrade may live on for days. A stranger who took the port is none.
+func (o *Observer) succeed(t *target, l *listener, now time.Duration) {
+	if !l.Listening || len(l.foreign) == 0 || len(l.foreign) != len(l.Owners) {
+		return
+	}
+	var holders []stat
+	for _, f := range l.foreign {
+		if s, err := o.kernel.fs.stat(f.PID); err == nil && s.start == f.StartTicks {
+			holders = append(holders, s)
+		}
+	}
+	if len(holders) == 0 {
+		return
+	}
+	s := o.mainAmong(holders)
+	exe := o.kernel.fs.exe(s.pid)
+	if s.pid == t.main.view.PID || exe == "" || path.Base(exe) != path.Base(t.main.view.Exe) {
+		return
+	}
+	l.foreign, l.orphan = nil, 0
+	o.take(t, &s, now)
 }
 
 // mainAmong names main among the owners of a port: the parent they share, if it

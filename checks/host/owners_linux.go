@@ -30,7 +30,7 @@ const (
 func (o *Observer) owners(t *target, now time.Duration) {
 	if len(t.inodes) == 0 {
 		for _, p := range t.procs() {
-			p.view.Listens = false
+			p.view.Listens, p.view.FDsUnknown = false, false
 		}
 		for _, l := range t.listeners {
 			l.Owners, l.OwnersUnknown, l.foreign = nil, "", nil
@@ -42,6 +42,7 @@ func (o *Observer) owners(t *target, now time.Duration) {
 			continue
 		}
 		o.lookFDs(t, p, now)
+		p.view.FDsUnknown = p.fdErr != nil
 		if p.fdErr != nil && t.fdTrouble == "" {
 			t.fdTrouble = fdTrouble(p.view.PID, p.fdErr)
 		}

@@ -97,6 +97,8 @@ type Process struct {
 	PPID  int
 	Comm  string
 	State checks.ProcState
+	// Traced: stopped by a tracer, not by a signal.
+	Traced bool
 	// Exe is the executable's path; empty if it may not be read.
 	Exe string
 	// ExeChanged: it became another program after it was a second old.
@@ -108,6 +110,9 @@ type Process struct {
 	// Listens: holds a LISTEN socket of the target (any LISTEN socket, if the
 	// target declares none).
 	Listens bool
+	// FDsUnknown: its descriptor table could not be read, so that Listens is
+	// false for want of knowledge.
+	FDsUnknown bool
 }
 
 // EventKind is what happened.

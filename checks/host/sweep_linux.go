@@ -177,7 +177,7 @@ func (o *Observer) drop(t *target, p *proc) {
 // meet starts to watch a process.
 func (o *Observer) meet(t *target, s *stat, now time.Duration) *proc {
 	p := &proc{target: t, pidfd: -1, listed: t.sweeps, visible: s.startCode != 1 && s.startCode != 0}
-	p.view = Process{ID: ID{s.pid, s.start}, PPID: s.ppid, Comm: s.comm, State: s.procState(), Born: s.born(), Age: max(0, now-s.born())}
+	p.view = Process{ID: ID{s.pid, s.start}, PPID: s.ppid, Comm: s.comm, State: s.procState(), Traced: s.state == 't', Born: s.born(), Age: max(0, now-s.born())}
 	if p.view.Age >= settled {
 		p.view.Exe = o.kernel.fs.exe(s.pid)
 	}
@@ -215,7 +215,7 @@ func (o *Observer) update(t *target, p *proc, s *stat, now time.Duration) {
 		t.changed = true
 	}
 	comm := p.view.Comm != s.comm
-	p.view.State, p.view.PPID, p.view.Comm = state, s.ppid, s.comm
+	p.view.State, p.view.PPID, p.view.Comm, p.view.Traced = state, s.ppid, s.comm, s.state == 't'
 	p.view.Age = max(0, now-p.view.Born)
 	if s.startCode > 1 {
 		p.visible = true

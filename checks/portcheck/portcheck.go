@@ -57,6 +57,13 @@ func New(cfg Config, source Source) *Check {
 	return &Check{cfg: cfg, source: source, now: host.BootTime, looker: local.Looker{Addr: cfg.Listener, Every: repeat}}
 }
 
+// Close ends our own connection, if one is in flight, and waits for it. It
+// returns nil. Looks after it make none.
+func (c *Check) Close() error {
+	c.looker.Close()
+	return nil
+}
+
 // matters is what makes a suspicious finding urgent when it changes.
 type matters struct {
 	absent    int // dumps without it, up to the 3 that a proof wants

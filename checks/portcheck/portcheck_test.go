@@ -121,3 +121,15 @@ func TestLook_IsUrgentWhenItMattersAndMakesItsOwnConnection(t *testing.T) {
 		t.Error("a second pass is urgent")
 	}
 }
+
+func TestClose_EndsOurOwnConnectionAndLetsNoneBegin(t *testing.T) {
+	c, src, _ := newFake(t)
+	src.snap.Listeners[0].Listening = false
+	c.Look(context.Background())
+	if err := c.Close(); err != nil {
+		t.Errorf("Close() = %v, want nil", err)
+	}
+	if _, started := c.looker.Look(time.Now().Add(time.Hour)); started {
+		t.Error("a connection began after Close()")
+	}
+}

@@ -27,14 +27,20 @@ type chain struct {
 	last  time.Duration // the death of the last link
 	links int
 	died  int
-	ages  []time.Duration
-	exits map[string]int
+	// oldest is the greatest age of one that died.
+	oldest time.Duration
+	ages   []time.Duration
+	exits  map[string]int
 }
 
 // takeEvents takes the events not yet taken, by time. It reports whether a
 // worker that had served died among them.
 func (t *Tracker) takeEvents(s *host.Snapshot) (servedDeath bool) {
 	var fresh []host.Event
+	if len(s.Events) > 0 && t.seq != 0 && s.Events[0].Seq > t.seq+1 {
+		// We were too slow and lack some: what they would have broken is unknown.
+		t.chain, t.pending = chain{}, nil
+	}
 	for _, e := range s.Events {
 		if e.Seq > t.seq {
 			fresh = append(fresh, e)
@@ -58,11 +64,11 @@ func (t *Tracker) takeEvents(s *host.Snapshot) (servedDeath bool) {
 		case host.Birth:
 			t.birth(e)
 		case host.Death:
-			servedDeath = t.death(e) || servedDeath
+			servedDeath = t.death(s, e) || servedDeath
 		case host.Unseen:
 			t.birth(e)
 			if !t.survivors(s) {
-				t.death(e)
+				t.death(s, e)
 			}
 		}
 	}
@@ -70,15 +76,20 @@ func (t *Tracker) takeEvents(s *host.Snapshot) (servedDeath bool) {
 }
 
 func (t *Tracker) birth(e *host.Event) {
-	t.lone = false
 	t.lastBirth = max(t.lastBirth, e.Born)
 	t.bornBy = max(t.bornBy, e.At)
-	if len(t.pending) == 0 {
+	m := t.members[e.Process]
+	if m == nil {
+		m = &member{} // dead already, or unseen
+	}
+	if t.alone() || len(t.pending) == 0 {
+		m.relief = t.hold && t.served && t.noneLooks == 0
 		return
 	}
-	gap := max(0, e.Born+Tick-t.pending[0])
+	v := t.pending[0]
 	t.pending = t.pending[1:]
-	t.respawns = append(t.respawns, gap)
+	m.replacement = v.bad
+	t.respawns = append(t.respawns, max(0, e.Born+Tick-v.at))
 	t.respawns = t.respawns[max(0, len(t.respawns)-respawnsKept):]
 }
 
@@ -91,39 +102,51 @@ func (t *Tracker) survivors(s *host.Snapshot) bool {
 }
 
 // death takes the end of one child of main and reports whether it had served.
-func (t *Tracker) death(e *host.Event) (served bool) {
+func (t *Tracker) death(s *host.Snapshot, e *host.Event) (served bool) {
 	m, known := t.members[e.Process]
 	if !known {
 		m = &member{}
 	}
 	old := e.Kind == host.Death && e.Age() >= StartTime
-	helper := old && known && t.hold && !m.held && !m.served
-	if m.draining || helper {
-		return false // it was not one of those that serve
+	helper := old && known && t.hold && !m.held && !m.listens && !m.served
+	if m.draining || helper || t.alone() || !failed(e.Exit) && t.relieved(s, e) {
+		return false // nobody misses it
 	}
 	t.lastDeath = max(t.lastDeath, e.At)
-	t.pending = append(t.pending, e.At)
 	if slices.Contains(t.steady, e.Process) && failed(e.Exit) {
 		t.unsteady = true
 	}
-	if failed(e.Exit) || !e.Exit.Known && !old {
+	bad := failed(e.Exit) || !e.Exit.Known && !old
+	t.pending = append(t.pending, vacancy{e.At, bad || !old})
+	if bad {
 		t.crashed, t.demand = true, false
-		if !t.chain.open && t.served && !old {
-			// A pool that was at rest: no worker's death could begin the chain.
-			t.chain = chain{open: true, began: e.At, last: e.At, exits: map[string]int{}}
-			return false
-		}
+		t.solo = t.solo && (t.firm || !t.hold)
 	}
-	if m.served || old {
+	link := !old || failed(e.Exit) && m.replacement && e.Age() < outlived
+	switch {
+	case t.chain.open && link:
+		t.chain.add(e)
+	case old || m.served || bad: // bad and young: a pool that was at rest
+		t.chain = chain{open: true, began: e.At, last: e.At, exits: map[string]int{}}
+	}
+	if old || m.served {
 		t.served = true
 		t.lastSome = max(t.lastSome, e.At)
-		t.chain = chain{open: true, began: e.At, last: e.At, exits: map[string]int{}}
-		return true
 	}
-	if t.chain.open && t.served {
-		t.chain.add(e)
+	return old || m.served
+}
+
+// relieved reports whether as many workers as expected were there beside the
+// one that ended, surely born before it did: a reload, not a loss.
+func (t *Tracker) relieved(s *host.Snapshot, e *host.Event) bool {
+	n := 0
+	for i := range s.Workers {
+		w := &s.Workers[i]
+		if w.ID != e.Process && w.State == checks.ProcAlive && (w.Listens || w.FDsUnknown) && w.Born+Tick <= e.At {
+			n++
+		}
 	}
-	return false
+	return t.expected > 0 && n >= t.expected
 }
 
 // failed reports an end that nobody asks a worker for. A signal with which
@@ -144,6 +167,7 @@ func (c *chain) add(e *host.Event) {
 	}
 	c.died++
 	c.exits[e.Exit.String()]++
+	c.oldest = max(c.oldest, e.Age())
 	if e.Kind == host.Death && len(c.ages) < agesKept {
 		c.ages = append(c.ages, max(0, e.Age()))
 	}

@@ -25,7 +25,13 @@ func Conclude(w *checks.WorkerFacts, why string) checks.Finding {
 		}
 	case w.Serving == 0 && !w.EverServed:
 		f.Outcome, f.Reason = checks.Warn, checks.ReasonFewerWorkers
-		f.Detail = fmt.Sprintf("starting: main %d is alive, no worker has served yet", w.Main.PID)
+		f.Detail = fmt.Sprintf("main %d is %s, no worker has served yet since we look", w.Main.PID, w.Main.State)
+		if w.NoHolder && w.Local == "" && w.NoneFor >= muteAfter {
+			f.Detail += "; whether it serves by itself can only be told if its listener is declared"
+		}
+	case w.Serving == 0 && w.Expected == 0 && w.LivingWorkers == 0:
+		f.Outcome, f.Reason = checks.Fail, checks.ReasonNoServingWorker
+		f.Detail = fmt.Sprintf("main %d is %s, nobody serves%s", w.Main.PID, w.Main.State, died(w))
 	case w.Serving == 0:
 		f.Outcome, f.Reason = checks.Fail, checks.ReasonNoServingWorker
 		f.Detail = fmt.Sprintf("main %d is %s, 0 of %s serve%s", w.Main.PID, w.Main.State, plural(w.Expected, "worker"), died(w))

@@ -2,12 +2,15 @@ package workercheck
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/host"
+	"github.com/crosscheck-project/crosscheck/checks/host/local"
 )
 
 type fake struct {
@@ -120,5 +123,77 @@ func TestConclude_SaysHowReplacementsDied(t *testing.T) {
 	const want = "main 7 is alive, 0 of 4 workers serve; 3 replacements died at an age of 5ms (SIGABRT x2, exit 1 x1)"
 	if f.Detail != want {
 		t.Errorf("detail = %q, want %q", f.Detail, want)
+	}
+}
+
+func TestClose_WaitsForOurOwnConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, src, now := newFake()
+	src.snap.Workers, src.snap.Main.Reaped = nil, true
+	src.snap.Listeners = []host.Listener{{Addr: netip.MustParseAddrPort(l.Addr().String()), Listening: true, Queue: 1}}
+	c.Look(context.Background())
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	begin := time.Now()
+	if err := c.Close(); err != nil {
+		t.Errorf("Close() = %v, want nil", err)
+	}
+	if took := time.Since(begin); took > local.Timeout/2 {
+		t.Errorf("Close() took %v, want it to end the connection at once", took)
+	}
+	*now += 10 * time.Second
+	src.snap.At = *now
+	if f := c.Look(context.Background()); f.Workers.Local != "" {
+		t.Errorf("local = %q after Close(), want none", f.Workers.Local)
+	}
+}
+
+func TestLook_AnUnansweredConnectionThatWasTakenIsNoSilence(t *testing.T) {
+	for queue, want := range map[uint32]checks.LocalLook{0: checks.LocalAccepted, 1: checks.LocalUnanswered} {
+		t.Run(string(want), func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			c, src, now := newFake()
+			src.snap.Workers, src.snap.Main.Reaped = nil, true
+			src.snap.Listeners = []host.Listener{{Addr: netip.MustParseAddrPort(l.Addr().String()), Listening: true, Queue: queue}}
+			c.Look(context.Background())
+			c.looker.Wait()
+			if f := c.Look(context.Background()); f.Workers.Local != "" {
+				t.Errorf("local = %q before a dump after it, want none yet", f.Workers.Local)
+			}
+			*now += 2 * time.Second
+			src.snap.At, src.snap.DumpAt = *now, *now
+			if f := c.Look(context.Background()); f.Workers.Local != want {
+				t.Errorf("local = %q with %d in the queue, want %q", f.Workers.Local, queue, want)
+			}
+			c.Close()
+		})
+	}
+}
+
+func TestLook_WhatCannotBeToldDoesNotStaySuspicious(t *testing.T) {
+	c, src, now := newFake()
+	src.snap.Workers, src.snap.Main.Reaped = nil, true
+	for _, step := range []struct {
+		after      time.Duration
+		suspicious bool
+	}{{0, true}, {time.Second, true}, {5 * time.Second, false}} {
+		*now += step.after
+		src.snap.Sweep++
+		src.snap.At = *now
+		if f := c.Look(context.Background()); f.Suspicious != step.suspicious || f.Outcome != checks.Warn {
+			t.Errorf("after %v more: %s, suspicious %t; want warn, %t", step.after, f.Outcome, f.Suspicious, step.suspicious)
+		}
 	}
 }

@@ -16,6 +16,12 @@ const (
 	// Tick is the grain of start ticks: a worker was born at most this long
 	// after its Born.
 	Tick = 10 * time.Millisecond
+	// outlived is the age from which a replacement is no part of a loop any more;
+	// chosen: long enough for several attempts in the minute after a deploy.
+	outlived = 10 * time.Second
+	// loopLinks is the length of chain from which reaching StartTime is no sign
+	// of health (JUDGING section 3, P1: 3 replacements).
+	loopLinks = 3
 	// settle is how long a number of serving workers must hold to be expected.
 	settle = 2 * time.Second
 	// reloadOverlap is how long old and new workers may serve side by side
@@ -44,12 +50,10 @@ type generation struct {
 	main      host.ID
 	since     time.Duration // first seen
 	members   map[host.ID]*member
-	hold      bool // workers hold the listener when healthy
+	holders                 // who of this generation holds the listener, see self.go
+	traced    time.Duration // since when a tracer has had main stopped; 0 if none has
 	served    bool
-	lone      bool // main listens, and never had a child
-	solo      bool // main answered us itself: it had no child all the while
-	demand    bool // main forks on demand: it had no worker, and we were answered
-	crashed   bool // a child died badly since a worker last served
+	crashed   bool // a worker died badly since one last served
 	expected  int
 	steady    []host.ID // who served when the number was last steady
 	unsteady  bool      // one of steady died abnormally since
@@ -58,14 +62,28 @@ type generation struct {
 	lastBirth time.Duration // lower bound
 	bornBy    time.Duration // upper bound of the last birth
 	lastDeath time.Duration
-	pending   []time.Duration // deaths not yet followed by a birth
+	pending   []vacancy // deaths not yet followed by a birth, oldest first
 	respawns  []time.Duration
 	chain     chain
 }
 
 // member is a worker as remembered.
 type member struct {
-	held, draining, served bool
+	held     bool // the listener, past its youth
+	listens  bool // when last seen
+	draining bool
+	served   bool
+	// replacement: born into the place of one that died badly.
+	replacement bool
+	// relief: born while others served and nobody was missed, as on a reload.
+	relief bool
+	traced time.Duration // as of main
+}
+
+// vacancy is a death that a birth has not yet made good.
+type vacancy struct {
+	at  time.Duration
+	bad bool
 }
 
 // Answer is what became of a local look, on the boot clock.
@@ -84,8 +102,9 @@ func (t *Tracker) Observe(s host.Snapshot, answer Answer, now time.Duration) che
 		t.generation = generation{main: s.Main.Process.ID, since: s.At, members: map[host.ID]*member{}}
 	}
 	t.learnHolders(&s)
+	t.excuseTracers(&s)
 	servedDeath := t.takeEvents(&s)
-	workers := t.roles(&s)
+	workers, proven := t.roles(&s)
 	f := checks.WorkerFacts{
 		Main:       process(&s.Main.Process, checks.RoleMain),
 		Generation: t.main.String(),
@@ -114,97 +133,66 @@ func (t *Tracker) Observe(s host.Snapshot, answer Answer, now time.Duration) che
 		t.crashed = false
 	}
 	t.count(&s, f.Serving, servedDeath)
+	if f.MainServes || proven {
+		t.chain = chain{}
+	}
+	f.NoHolder = !t.hold && !t.hidden
 	t.fill(&f, &s, now)
 	return f
-}
-
-// learnHolders remembers which workers ever held the listener.
-func (t *Tracker) learnHolders(s *host.Snapshot) {
-	present := make(map[host.ID]bool, len(s.Workers))
-	for i := range s.Workers {
-		w := &s.Workers[i]
-		present[w.ID] = true
-		m := t.members[w.ID]
-		if m == nil {
-			m = &member{}
-			t.members[w.ID] = m
-		}
-		if w.Listens {
-			m.held, m.draining, t.hold = true, false, true
-		}
-	}
-	// Those that left are needed until their death is taken from the events,
-	// which is in this same snapshot.
-	for id := range t.members {
-		if !present[id] && s.Sweep != t.sweep && !deathPending(s, t.seq, id) {
-			delete(t.members, id)
-		}
-	}
 }
 
 func deathPending(s *host.Snapshot, after uint64, id host.ID) bool {
 	return slices.ContainsFunc(s.Events, func(e host.Event) bool { return e.Seq > after && e.Process == id })
 }
 
-// roles says who of the workers serves, drains or only helps.
-func (t *Tracker) roles(s *host.Snapshot) []checks.Process {
+// roles says who of the workers serves, drains or only helps. proven says that
+// one serves who replaced nobody that failed, or has outlived suspicion.
+func (t *Tracker) roles(s *host.Snapshot) (out []checks.Process, proven bool) {
 	var newest uint64 // start ticks of the youngest that listens
 	for i := range s.Workers {
 		if w := &s.Workers[i]; w.Listens {
 			newest = max(newest, w.StartTicks)
 		}
 	}
-	readable := s.FDsUnknown == ""
-	out := make([]checks.Process, 0, len(s.Workers))
+	out = make([]checks.Process, 0, len(s.Workers))
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		m := t.members[w.ID]
-		if readable && m.held && !w.Listens && w.State == checks.ProcAlive && newest > w.StartTicks {
+		if !w.FDsUnknown && m.held && !w.Listens && w.State == checks.ProcAlive && newest > w.StartTicks {
 			m.draining = true
 		}
 		p := process(w, checks.RoleWorker)
-		old := w.Age >= StartTime
 		switch {
 		case m.draining:
 			p.Role = checks.RoleDraining
-		case readable && t.hold && !m.held && old:
+		case t.helper(w, m):
 			p.Role = RoleHelper
 		default:
-			p.Serving = w.State == checks.ProcAlive && old && !w.ExeChanged
+			grown := w.Age >= t.startTime(m) || m.relief && w.Listens
+			p.Serving = w.State == checks.ProcAlive && grown && !w.ExeChanged
 		}
 		m.served = m.served || p.Serving
+		proven = proven || p.Serving && (!m.replacement || w.Age >= outlived)
 		out = append(out, p)
 	}
-	return out
+	return out, proven
 }
 
-// mainServes decides whether main serves by itself. A worker that answered is
-// no proof of that: while replacements fail, one may answer before it dies.
-func (t *Tracker) mainServes(s *host.Snapshot, serving, living int, a Answer) bool {
-	p := &s.Main.Process
-	if s.Main.Status != host.MainAlive || p.State != checks.ProcAlive || p.Age < StartTime {
+// helper reports whether a child of main is none of those that serve.
+func (t *Tracker) helper(w *host.Process, m *member) bool {
+	if w.FDsUnknown || w.Listens || m.held {
 		return false
 	}
-	listens := p.Listens || s.FDsUnknown != ""
-	if listens && living == 0 && len(t.members) == 0 && !s.Main.Reaped && t.lastBirth == 0 {
-		t.lone = true
+	return t.alone() || t.hold && w.Age >= StartTime
+}
+
+// startTime is the age from which a worker serves. In a loop whose links reach
+// it, that age says nothing: then it is twice what any of them reached.
+func (t *Tracker) startTime(m *member) time.Duration {
+	if !m.replacement || t.chain.links < loopLinks {
+		return StartTime
 	}
-	// The sweep must be younger than the answer, or it lacks births before it.
-	if listens && a.Look == checks.LocalAnswered && a.Empty && s.At >= a.Ended {
-		switch {
-		case t.bornBy < a.Began && (!t.crashed || a.Began-t.bornBy >= StartTime):
-			t.solo = true // in a loop, a birth may hide behind a death
-		case !t.crashed:
-			t.demand = true
-		}
-	}
-	switch {
-	case t.solo && !t.hold && p.Listens:
-		return true // its children are no workers
-	case serving > 0:
-		return false
-	}
-	return t.lone && living == 0 || t.solo && !t.crashed || t.demand
+	return min(max(StartTime, 2*t.chain.oldest), outlived)
 }
 
 // learnExpected raises and lowers the number of workers expected.
@@ -243,7 +231,6 @@ func (t *Tracker) count(s *host.Snapshot, serving int, servedDeath bool) {
 	case serving > 0:
 		t.served = true
 		t.noneLooks, t.lastSome = 0, s.At
-		t.chain = chain{}
 		if serving >= t.expected {
 			t.pending = nil
 		}
@@ -285,7 +272,8 @@ func (t *Tracker) fill(f *checks.WorkerFacts, s *host.Snapshot, now time.Duratio
 }
 
 func process(p *host.Process, role checks.Role) checks.Process {
-	return checks.Process{PID: p.PID, StartTicks: p.StartTicks, Comm: p.Comm, State: p.State, Role: role, Age: p.Age, Listens: p.Listens}
+	return checks.Process{PID: p.PID, StartTicks: p.StartTicks, Comm: p.Comm, State: p.State, Traced: p.Traced,
+		Role: role, Age: p.Age, Listens: p.Listens}
 }
 
 func median(d []time.Duration) time.Duration {

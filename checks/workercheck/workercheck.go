@@ -7,7 +7,6 @@ package workercheck
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -31,6 +30,10 @@ const (
 	// repeatUrgent is how often a finding leaves at once while nothing changes;
 	// chosen: a quarter of the second in which a page is promised.
 	repeatUrgent = 250 * time.Millisecond
+	// muteAfter is when a main of which nothing can be told (no worker ever held
+	// a listener, none is known to ask) is not suspicious any more; chosen: the
+	// observer looks closely for as long.
+	muteAfter = host.FastFor
 	// exitLingers is how long an exit asks for a close look; the observer sweeps
 	// fast for as long.
 	exitLingers = 2 * time.Second
@@ -48,6 +51,7 @@ type Check struct {
 	mu      sync.Mutex // guards the fields below
 	tracker Tracker
 	looker  *local.Looker
+	closed  bool
 	local   Answer
 	began   time.Time // of the look whose answer local is
 	empty   bool      // the look in flight began while no worker lived
@@ -59,6 +63,18 @@ type Check struct {
 // New makes the check.
 func New(cfg Config, source Source) *Check {
 	return &Check{cfg: cfg, source: source, now: host.BootTime}
+}
+
+// Close ends our own connection, if one is in flight, and waits for it. It
+// returns nil. Looks after it make none.
+func (c *Check) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.looker != nil {
+		c.looker.Close()
+	}
+	return nil
 }
 
 // matters is what makes a suspicious finding urgent when it changes.
@@ -99,50 +115,71 @@ func (c *Check) look(ctx context.Context) checks.Finding {
 		return checks.BlindFinding(checks.ReasonMainUnknown, snap.Main.Why)
 	}
 	facts := c.tracker.Observe(snap, c.local, now)
-	c.lookLocally(&snap, &facts, now)
+	listener, known := known(&snap)
+	c.lookLocally(&snap, listener, known, &facts, now)
 	f := Conclude(&facts, snap.Main.Why)
 	exited := c.tracker.lastExit != 0 && now-c.tracker.lastExit < exitLingers
-	f.Suspicious = facts.Serving == 0 || facts.Main.State == checks.ProcGone || exited
+	mute := facts.NoHolder && !known && facts.NoneFor >= muteAfter
+	f.Suspicious = facts.Serving == 0 && !mute || facts.Main.State == checks.ProcGone || exited
 	f.Urgent = c.urgent(&f, now)
 	return f
 }
 
 // lookLocally makes our own connection while nobody serves, off our path.
-func (c *Check) lookLocally(snap *host.Snapshot, facts *checks.WorkerFacts, now time.Duration) {
-	addr, known := known(snap)
-	if facts.Serving > 0 || facts.NoneFor < localAfter || facts.Main.State == checks.ProcGone || !known {
+func (c *Check) lookLocally(snap *host.Snapshot, l host.Listener, known bool, facts *checks.WorkerFacts, now time.Duration) {
+	main := &facts.Main
+	if facts.Serving > 0 || facts.NoneFor < patience(facts) || main.State == checks.ProcGone || main.Age < StartTime || !known || c.closed {
 		if c.looker != nil {
 			c.looker.Rest()
 		}
 		c.local = Answer{}
 		return
 	}
-	if c.looker == nil || c.looker.Addr != addr {
-		c.looker = &local.Looker{Addr: addr, Every: time.Second}
+	if c.looker == nil || c.looker.Addr != l.Addr {
+		if c.looker != nil {
+			c.looker.Close()
+		}
+		c.looker = &local.Looker{Addr: l.Addr, Every: time.Second}
 	}
 	clock := time.Now()
 	last, started := c.looker.Look(clock)
-	if last.Look != "" && (c.local.Look == "" || !last.Began.Equal(c.began)) {
+	ended := now - clock.Sub(last.Ended)
+	// Whether an unanswered connection was taken is in a dump after it.
+	told := last.Look != checks.LocalUnanswered || !l.Listening || snap.DumpAt > ended
+	if last.Look != "" && told && (c.local.Look == "" || !last.Began.Equal(c.began)) {
 		c.began = last.Began
-		c.local = Answer{Look: last.Look, Empty: c.empty, Began: now - clock.Sub(last.Began), Ended: now - clock.Sub(last.Ended)}
+		c.local = Answer{Look: last.Look, Empty: c.empty, Began: now - clock.Sub(last.Began), Ended: ended}
+		if last.Look == checks.LocalUnanswered && l.Listening && l.Queue == 0 {
+			c.local.Look = checks.LocalAccepted
+		}
 	}
 	if started {
 		c.empty = facts.LivingWorkers == 0
 	}
-	facts.Local = last.Look
+	facts.Local = c.local.Look
+}
+
+// patience is how long nobody must serve before we connect ourselves. At once
+// where nothing but an answer tells: of a main that we know only since a moment,
+// or that is stopped, and of workers that end soon and may do so in peace.
+func patience(f *checks.WorkerFacts) time.Duration {
+	if !f.EverServed || f.Main.State == checks.ProcStopped || f.Chain >= 2 {
+		return 0
+	}
+	return localAfter
 }
 
 // known is a listener of the service: one that listens, else one that did.
-func known(snap *host.Snapshot) (addr netip.AddrPort, ok bool) {
+func known(snap *host.Snapshot) (known host.Listener, ok bool) {
 	for _, l := range snap.Listeners {
 		if l.Listening {
-			return l.Addr, true
+			return l, true
 		}
 		if l.EverListening && !ok {
-			addr, ok = l.Addr, true
+			known, ok = l, true
 		}
 	}
-	return addr, ok
+	return known, ok
 }
 
 // urgent decides whether a finding leaves at once: what matters changed, it is

@@ -41,8 +41,21 @@ func Main() {
 	case "lone":
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		check(err)
+		every, err := time.ParseDuration(os.Getenv("HT_RUN"))
+		check(err)
+		child := exec.Command("/proc/self/exe")
+		child.Env = []string{Env + "=failing"}
+		child.Run() // it has reaped a child before anybody looks
 		fmt.Println(l.Addr())
-		serve(l)
+		go serve(l)
+		for range time.Tick(every) {
+			cmd := exec.Command("/proc/self/exe")
+			cmd.Env = []string{Env + "=failing"}
+			cmd.Run()
+		}
+	case "failing":
+		time.Sleep(30 * time.Millisecond)
+		os.Exit(1)
 	default:
 		return
 	}
@@ -73,14 +86,25 @@ type Server struct {
 // Start starts a server and has it killed when the test ends.
 func Start(tb testing.TB, o Options) *Server {
 	tb.Helper()
+	return start(tb, Env+"=main", fmt.Sprintf("HT_WORKERS=%d", o.Workers), fmt.Sprintf("HT_SHARED=%t", o.Shared), "HT_RESPAWN="+o.Respawn.String())
+}
+
+// StartLone starts a server without workers, which takes no commands. Every so
+// often it runs a program that fails within 30 ms or so.
+func StartLone(tb testing.TB, every time.Duration) *Server {
+	tb.Helper()
+	return start(tb, Env+"=lone", "HT_RUN="+every.String())
+}
+
+func start(tb testing.TB, env ...string) *Server {
+	tb.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	s := &Server{tb: tb, PIDFile: filepath.Join(tb.TempDir(), "main.pid"), exited: make(chan struct{})}
 	s.cmd = exec.Command(exe)
-	s.cmd.Env = append(os.Environ(), Env+"=main",
-		fmt.Sprintf("HT_WORKERS=%d", o.Workers), fmt.Sprintf("HT_SHARED=%t", o.Shared), "HT_RESPAWN="+o.Respawn.String())
+	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = os.Stderr
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := s.cmd.StdoutPipe()

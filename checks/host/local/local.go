@@ -42,6 +42,9 @@ type Looker struct {
 	wait   time.Duration
 	result Result
 	wg     sync.WaitGroup
+	ctx    context.Context // of the looks; made by the first, ended by Close
+	cancel context.CancelFunc
+	closed bool
 }
 
 // Result is how one look went. The zero value is that none has ended.
@@ -55,8 +58,11 @@ type Result struct {
 func (l *Looker) Look(now time.Time) (last Result, started bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.flying && (l.last.IsZero() || now.Sub(l.last) >= max(l.wait, l.Every)) {
+	if !l.flying && !l.closed && (l.last.IsZero() || now.Sub(l.last) >= max(l.wait, l.Every)) {
 		l.flying, l.last, started = true, now, true
+		if l.ctx == nil {
+			l.ctx, l.cancel = context.WithCancel(context.Background())
+		}
 		epoch := l.epoch
 		l.wg.Go(func() { l.run(epoch, now) })
 	}
@@ -71,11 +77,22 @@ func (l *Looker) Rest() {
 	l.result, l.wait, l.last = Result{}, 0, time.Time{}
 }
 
+// Close ends the look in flight, waits for it, and lets none begin any more.
+func (l *Looker) Close() {
+	l.mu.Lock()
+	l.closed = true
+	if l.cancel != nil {
+		l.cancel()
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
 // Wait returns when no look is in flight, after Timeout at the latest.
 func (l *Looker) Wait() { l.wg.Wait() }
 
 func (l *Looker) run(epoch int, began time.Time) {
-	result := connect(target(l.Addr))
+	result := connect(l.ctx, target(l.Addr))
 	ended := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +118,8 @@ func target(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(netip.IPv6Loopback(), a.Port())
 }
 
-func connect(addr netip.AddrPort) checks.LocalLook {
-	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+func connect(ctx context.Context, addr netip.AddrPort) checks.LocalLook {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	var d net.Dialer
 	d.SetMultipathTCP(false)
@@ -116,6 +133,8 @@ func connect(addr netip.AddrPort) checks.LocalLook {
 		return checks.LocalFailed
 	}
 	defer c.Close()
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
+	defer stop()
 	deadline, _ := ctx.Deadline()
 	if err := c.SetDeadline(deadline); err != nil {
 		return checks.LocalFailed

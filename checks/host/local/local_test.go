@@ -121,6 +121,23 @@ func TestLooker_RestForgets(t *testing.T) {
 	}
 }
 
+func TestLooker_CloseEndsTheLookAndLetsNoneBegin(t *testing.T) {
+	conns := make(chan net.Conn, 4)
+	l := local.Looker{Addr: server(t, func(c net.Conn) { conns <- c }), Every: time.Millisecond}
+	begin := time.Now()
+	l.Look(begin)
+	<-conns
+	l.Close()
+	if took := time.Since(begin); took >= local.Timeout/2 {
+		t.Errorf("Close() took %v, want it to end the look at once", took)
+	}
+	if _, started := l.Look(begin.Add(time.Hour)); started {
+		t.Error("a look began after Close()")
+	}
+	var never local.Looker
+	never.Close()
+}
+
 func TestLooker_AWildcardIsLookedAtOnLoopback(t *testing.T) {
 	l, err := net.Listen("tcp4", "0.0.0.0:0")
 	if err != nil {
