@@ -68,6 +68,23 @@ const (
 	CauseHTTPFailing         Cause = "http_failing"
 )
 
+// Rank orders causes by what can be the root of what (JUDGING section 6, the
+// ladder): main above its workers and listeners, those above what is seen from
+// outside. Causes of one rank are told apart by their onset alone.
+func (c Cause) Rank() int {
+	switch c {
+	case CauseMainDead, CauseMainCrashLooping:
+		return 4
+	case CauseMainFrozen:
+		return 3
+	case CauseWorkersDead, CauseWorkersCrashLooping, CauseWorkersFrozen, CausePortUnbound, CauseNeverReady:
+		return 2
+	case CauseDNSFailing, CauseConnectFailing, CauseTLSFailing, CauseHTTPFailing:
+		return 1
+	}
+	return 0
+}
+
 // Certainty says how sure a verdict is.
 type Certainty string
 

@@ -97,6 +97,9 @@ func (e *Engine) append(ctx context.Context, kind string, r record) error {
 		case errors.Is(err, ErrFenced):
 			return fmt.Errorf("append to the journal after %d: %w", e.last, err)
 		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		unsure = true
 		e.stats.appendErrors.Add(1)
 		e.deps.Log.Error("append to the journal; trying again", "after", e.last, "err", err)

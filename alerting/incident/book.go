@@ -214,7 +214,8 @@ func (b *Book) begin(k key, st correlate.State, now time.Time) Step {
 func (in *Incident) update(st correlate.State, now time.Time, reason string) Step {
 	s := in.Last
 	s.N++
-	if aftermath := slices.Contains(s.State.Effects, st.Cause); st.Cause != s.State.Cause && !aftermath {
+	aftermath := slices.Contains(s.State.Effects, st.Cause)
+	if st.Cause != s.State.Cause && !aftermath && st.Cause.Rank() >= s.Cause.Rank() {
 		s.Cause = st.Cause
 	}
 	s.Kind, s.At, s.Reason, s.State = Updated, now, reason, st

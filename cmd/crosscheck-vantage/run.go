@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -48,10 +49,11 @@ every change of one in the log. It runs alone: it sends its evidence to nobody.`
 }
 
 func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
-	log, err := o.log.Logger(cmd.ErrOrStderr())
+	log, endLog, err := o.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
+	defer endLog()
 	file, faults := config.Load(o.config)
 	for _, f := range faults {
 		log.Error("configuration", "fault", f.String())
@@ -66,20 +68,21 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer l.Close()
-	me, live, observer, err := looks(file, kind, o.place, log)
+	p, err := looks(file, kind, o.place, log)
 	if err != nil {
 		return err
 	}
-	sink := &sink{log: log, from: me, outcomes: map[string]checks.Outcome{}}
+	defer p.close()
+	sink := &sink{log: log, from: p.me, outcomes: map[string]checks.Outcome{}}
 	deps := vantage.Deps{Publish: sink, Log: log}
-	if observer != nil {
-		deps.Changed = observer.Changed()
+	if p.observer != nil {
+		deps.Changed = p.observer.Changed()
 	}
-	v, err := vantage.New(vantage.Config{Vantage: me, Kind: kind}, live, deps)
+	v, err := vantage.New(vantage.Config{Vantage: p.me, Kind: kind}, p.live, deps)
 	if err != nil {
 		return err
 	}
-	srv, err := metricsServer(sink, vantagemetrics.Collector{Vantages: map[evidence.Vantage]*vantage.Vantage{me: v}, Observer: observer})
+	srv, err := metricsServer(sink, vantagemetrics.Collector{Vantages: map[evidence.Vantage]*vantage.Vantage{p.me: v}, Observer: p.observer})
 	if err != nil {
 		return err
 	}
@@ -91,14 +94,14 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 			}
 		})
 	}
-	if observer != nil {
-		part("host observer", observer.Run)
+	if p.observer != nil {
+		part("host observer", p.observer.Run)
 	}
 	part("metrics", func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 		return srv.Serve(l)
 	})
-	log.Info("looking", "kind", kind, "checks", len(live), "metrics", "http://"+l.Addr().String()+"/metrics")
+	log.Info("looking", "kind", kind, "checks", len(p.live), "metrics", "http://"+l.Addr().String()+"/metrics")
 	part("vantage", v.Run)
 	<-ctx.Done()
 	wg.Wait()
@@ -108,19 +111,33 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 	return context.Cause(ctx)
 }
 
-// looks makes the vantage's identity and its jobs.
-func looks(file *config.File, kind evidence.VantageKind, place string, log *slog.Logger) (evidence.Vantage, []vantage.Job, *host.Observer, error) {
+// plan is who this vantage is and what it looks at.
+type plan struct {
+	me       evidence.Vantage
+	live     []vantage.Job
+	observer *host.Observer // nil for a prober
+	closers  []io.Closer
+}
+
+func (p *plan) close() {
+	for _, c := range p.closers {
+		_ = c.Close() // always nil
+	}
+}
+
+// looks makes the plan a configuration asks of this kind of vantage.
+func looks(file *config.File, kind evidence.VantageKind, place string, log *slog.Logger) (*plan, error) {
 	compiled := config.Compile(file)
 	if kind == evidence.Agent {
-		me := evidence.Vantage{Place: "host", Name: "agent"}
 		if len(compiled.Targets) == 0 {
-			return me, nil, nil, fmt.Errorf("%s: no inside check to make", file.Path)
+			return nil, fmt.Errorf("%s: no inside check to make", file.Path)
 		}
 		observer, err := host.New(host.Config{Targets: compiled.Targets}, host.Deps{Log: log})
 		if err != nil {
-			return me, nil, nil, err
+			return nil, err
 		}
-		return me, jobs.Agent(compiled.Inside, observer), observer, nil
+		live, closers := jobs.Agent(compiled.Inside, observer)
+		return &plan{evidence.Vantage{Place: "host", Name: "agent"}, live, observer, closers}, nil
 	}
 	for _, p := range file.Places {
 		if p.Name != place && (place != "" || len(file.Places) > 1) {
@@ -130,12 +147,12 @@ func looks(file *config.File, kind evidence.VantageKind, place string, log *slog
 		if err == nil && len(live) == 0 {
 			err = fmt.Errorf("%s: no outside check to make from place %s", file.Path, p.Name)
 		}
-		return evidence.Vantage{Place: p.Name, Name: "prober"}, live, nil, err
+		return &plan{me: evidence.Vantage{Place: p.Name, Name: "prober"}, live: live}, err
 	}
 	if place == "" {
-		return evidence.Vantage{}, nil, nil, cli.Usage{Err: fmt.Errorf("%s has %d places: say which with --place", file.Path, len(file.Places))}
+		return nil, cli.Usage{Err: fmt.Errorf("%s has %d places: say which with --place", file.Path, len(file.Places))}
 	}
-	return evidence.Vantage{}, nil, nil, cli.Usage{Err: fmt.Errorf("--place: %s has no place %q", file.Path, place)}
+	return nil, cli.Usage{Err: fmt.Errorf("--place: %s has no place %q", file.Path, place)}
 }
 
 var descOutcome = prometheus.NewDesc("crosscheck_check_outcome",

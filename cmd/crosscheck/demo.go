@@ -24,10 +24,11 @@ and cause were reached and exactly the expected pages and resolves arrived.
 
 Faults: ` + strings.Join(demo.Faults(), ", "),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
+			log, endLog, err := logging.Logger(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			defer endLog()
 			if err := demo.CheckOptions(o); err != nil {
 				return cli.Usage{Err: err}
 			}

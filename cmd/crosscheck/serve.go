@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,10 +22,11 @@ func serveCommand() *cobra.Command {
 prober for each place and, on Linux, an agent. SIGTERM or Ctrl-C stops it cleanly.
 A service with a fault in its configuration is refused alone; the others are watched.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.Logger(cmd.ErrOrStderr())
+			log, endLog, err := logging.Logger(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
+			defer endLog()
 			file, faults := config.Load(path)
 			for _, f := range faults {
 				log.Error("configuration", "fault", f.String())
@@ -37,8 +40,13 @@ A service with a fault in its configuration is refused alone; the others are wat
 			for _, w := range file.Warnings() {
 				log.Warn("configuration", "warning", w)
 			}
+			signal.Ignore(syscall.SIGHUP) // a closed terminal is no reason to stop watching
 			begun := time.Now()
 			c, err := core.Start(cmd.Context(), file, log)
+			if cmd.Context().Err() != nil && err != nil {
+				log.Info("stopped while starting")
+				return nil
+			}
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -99,20 +100,27 @@ func (l *Log) AddFlags(cmd *cobra.Command, level string) {
 	cmd.Flags().StringVar(&l.format, "log.format", "text", "text or json")
 }
 
-// Logger returns the logger the flags ask for, on w.
-func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
+// lastLines is how long the end of a program waits for its log (chosen: it has
+// 5 s in all).
+const lastLines = 500 * time.Millisecond
+
+// Logger returns the logger the flags ask for, on w, which it never waits for,
+// and what ends it once nothing logs any more.
+func (l *Log) Logger(w io.Writer) (log *slog.Logger, end func(), err error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, Usage{fmt.Errorf("--log.level: %w", err)}
+		return nil, nil, Usage{fmt.Errorf("--log.level: %w", err)}
 	}
 	o := &slog.HandlerOptions{Level: level}
-	switch l.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+	if l.format != "text" && l.format != "json" {
+		return nil, nil, Usage{fmt.Errorf("--log.format: %q is neither text nor json", l.format)}
 	}
-	return nil, Usage{fmt.Errorf("--log.format: %q is neither text nor json", l.format)}
+	lines := newLogWriter(w)
+	end = func() { lines.close(lastLines) }
+	if l.format == "text" {
+		return slog.New(slog.NewTextHandler(lines, o)), end, nil
+	}
+	return slog.New(slog.NewJSONHandler(lines, o)), end, nil
 }
 
 // Version returns the version the binary was built from.

@@ -43,6 +43,7 @@ type Core struct {
 	listener net.Listener
 	web      *http.Server
 
+	store   storeWatch
 	stages  []*stage // in the order of their start
 	failure chan error
 }
@@ -59,6 +60,7 @@ type stage struct {
 // started is stopped again.
 func Start(ctx context.Context, f *config.File, log *slog.Logger) (*Core, error) {
 	c := &Core{file: f, compiled: config.Compile(f), log: log, registry: prometheus.NewRegistry(), failure: make(chan error, 1)}
+	c.store.fail = c.fail
 	if err := c.start(ctx); err != nil {
 		c.Stop()
 		return nil, err
@@ -132,7 +134,7 @@ func (c *Core) alertmanagerSender() (*alertmanager.Sender, error) {
 func (c *Core) startEngine(ctx context.Context) (err error) {
 	c.engine, err = engine.New(
 		engine.Config{Policy: c.compiled.Policy, ConsoleURL: c.url()},
-		engine.Deps{Results: Results{c.wire}, Journal: Journal{c.wire}, Asker: Asker{c.wire}, Post: c.loop.Post, Log: c.log.With("part", "engine")},
+		engine.Deps{Results: Results{c.wire}, Journal: Journal{c.wire, &c.store}, Asker: Asker{c.wire}, Post: c.loop.Post, Log: c.log.With("part", "engine")},
 	)
 	if err != nil {
 		return err
@@ -161,12 +163,17 @@ func (c *Core) run(name string, part func(context.Context) error) {
 			err = errors.New("ended by itself")
 		}
 		if err != nil && ctx.Err() == nil {
-			select {
-			case c.failure <- fmt.Errorf("%s: %w", name, err):
-			default: // the first failure is the one that counts
-			}
+			c.fail(fmt.Errorf("%s: %w", name, err))
 		}
 	}()
+}
+
+// fail says that the core cannot go on; the first reason is the one that counts.
+func (c *Core) fail(err error) {
+	select {
+	case c.failure <- err:
+	default:
+	}
 }
 
 // Failed delivers the error of a part that ended by itself.

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 
 	"github.com/crosscheck-project/crosscheck/checks/host"
@@ -23,11 +24,15 @@ type locals struct {
 	vantages map[evidence.Vantage]*vantage.Vantage
 	observer *host.Observer // nil without an agent
 	stops    []func()       // of the subscriptions to looks on demand
+	closers  []io.Closer    // inside checks, whose own connections are waited for
 }
 
 func (l *locals) close() {
 	for _, stop := range l.stops {
 		stop()
+	}
+	for _, c := range l.closers {
+		_ = c.Close() // always nil
 	}
 }
 
@@ -56,8 +61,9 @@ func (c *Core) startLocals() error {
 	}
 	c.local.observer = observer
 	c.run("host observer", observer.Run)
-	return c.startVantage(evidence.Vantage{Place: hostPlace, Name: localAgent}, evidence.Agent,
-		jobs.Agent(c.compiled.Inside, observer), observer.Changed())
+	inside, closers := jobs.Agent(c.compiled.Inside, observer)
+	c.local.closers = closers
+	return c.startVantage(evidence.Vantage{Place: hostPlace, Name: localAgent}, evidence.Agent, inside, observer.Changed())
 }
 
 func (c *Core) startVantage(v evidence.Vantage, kind evidence.VantageKind, looks []vantage.Job, changed <-chan struct{}) error {
@@ -67,7 +73,7 @@ func (c *Core) startVantage(v evidence.Vantage, kind evidence.VantageKind, looks
 	}
 	c.local.stops = append(c.local.stops, stop)
 	vt, err := vantage.New(vantage.Config{Vantage: v, Kind: kind}, looks, vantage.Deps{
-		Publish: publisher{c.wire, v}, Changed: changed, Asks: asked, Log: c.log.With("part", "vantage", "vantage", v.String()),
+		Publish: publisher{c.wire, v, &c.store}, Changed: changed, Asks: asked, Log: c.log.With("part", "vantage", "vantage", v.String()),
 	})
 	if err != nil {
 		return err

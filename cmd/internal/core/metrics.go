@@ -43,7 +43,7 @@ var (
 	descRefusal = prometheus.NewDesc("crosscheck_config_refused_service",
 		"Faults of a service that is refused, and not watched.", []string{"service"}, nil)
 	descReady = prometheus.NewDesc("crosscheck_ready",
-		"1 while the engine judges; 0 while it does not answer.", nil, nil)
+		"1 while the engine judges; 0 while it does not answer, or the store takes nothing.", nil, nil)
 	descBuild = prometheus.NewDesc("crosscheck_build_info",
 		"1; the labels say what was built.", []string{"version", "goversion"}, nil)
 )
@@ -81,7 +81,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	v, err := c.core.View(ctx)
-	gauge(descReady, truth(err == nil && v.Ready))
+	gauge(descReady, truth(err == nil && v.Ready && c.core.store.refusing() <= notReadyAfter))
 	if err == nil {
 		c.collectView(v, gauge)
 	}

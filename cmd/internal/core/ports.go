@@ -30,13 +30,20 @@ func (r Results) Read(ctx context.Context, since time.Time, fn func(engine.Messa
 }
 
 // Journal is the log of decisions on the wire, as the engine wants it.
-type Journal struct{ Wire *wire.Client }
+type Journal struct {
+	Wire *wire.Client
+	// watch is told how appends go; may be nil.
+	watch *storeWatch
+}
 
 // Append implements engine.Journal.
 func (j Journal) Append(ctx context.Context, last uint64, kind string, body []byte) (uint64, error) {
 	seq, err := j.Wire.Append(ctx, last, kind, body)
 	if errors.Is(err, wire.ErrWrongLast) {
-		return 0, fmt.Errorf("%w: %w", engine.ErrFenced, err)
+		err = fmt.Errorf("%w: %w", engine.ErrFenced, err)
+	}
+	if j.watch != nil {
+		err = j.watch.note(err)
 	}
 	return seq, err
 }
@@ -85,11 +92,12 @@ func asks(w *wire.Client, v evidence.Vantage) (<-chan vantage.Ask, func(), error
 
 // publisher sends a vantage's batches over the wire.
 type publisher struct {
-	wire *wire.Client
-	from evidence.Vantage
+	wire  *wire.Client
+	from  evidence.Vantage
+	watch *storeWatch
 }
 
 // Publish implements vantage.Publisher.
 func (p publisher) Publish(ctx context.Context, kind checks.Kind, msgID string, body []byte) error {
-	return p.wire.Publish(ctx, p.from.Place, p.from.Name, string(kind), msgID, body)
+	return p.watch.note(p.wire.Publish(ctx, p.from.Place, p.from.Name, string(kind), msgID, body))
 }

@@ -55,6 +55,10 @@ func (c *Core) serveWeb(ctx context.Context) error {
 // serveReady answers 200 while the engine judges: after it has caught up, and
 // not while it waits for a journal that does not take its decisions.
 func (c *Core) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if refusing := c.store.refusing(); refusing > notReadyAfter {
+		http.Error(w, fmt.Sprintf("not ready: the store has refused everything for %s", refusing.Round(time.Second)), http.StatusServiceUnavailable)
+		return
+	}
 	if v := c.consoleView(); !v.Ready {
 		http.Error(w, "not ready: the engine does not answer", http.StatusServiceUnavailable)
 		return

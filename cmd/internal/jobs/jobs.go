@@ -4,6 +4,7 @@ package jobs
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/host"
@@ -27,17 +28,21 @@ func Probe(outside []config.OutsideCheck) ([]vantage.Job, error) {
 	return jobs, nil
 }
 
-// Agent makes live checks of inside checks, on top of one host observer.
-func Agent(inside []config.InsideCheck, observer *host.Observer) []vantage.Job {
-	var jobs []vantage.Job
+// Agent makes live checks of inside checks, on top of one host observer. Closing
+// the closers, once nobody looks any more, waits for connections of their own.
+func Agent(inside []config.InsideCheck, observer *host.Observer) (live []vantage.Job, closers []io.Closer) {
 	for _, i := range inside {
-		var check checks.Check
+		var check interface {
+			checks.Check
+			io.Closer
+		}
 		if i.Kind == checks.KindPort {
 			check = portcheck.New(portcheck.Config{Target: i.Target, Listener: i.Listener}, observer)
 		} else {
 			check = workercheck.New(workercheck.Config{Target: i.Target}, observer)
 		}
-		jobs = append(jobs, vantage.Job{ID: i.ID, Kind: i.Kind, Check: check, Interval: i.Interval, Timeout: i.Timeout})
+		closers = append(closers, check)
+		live = append(live, vantage.Job{ID: i.ID, Kind: i.Kind, Check: check, Interval: i.Interval, Timeout: i.Timeout})
 	}
-	return jobs
+	return live, closers
 }

@@ -359,3 +359,36 @@ func publishUntilKilled(dir string) {
 		fmt.Println(body)
 	}
 }
+
+func TestStart_AJournalOfNoiseIsNotTakenForAPowerCut(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(journal(t, dir, 5), "1.blk")
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noise := bytes.Repeat([]byte("\xa5\x5a\xc3"), int(info.Size())/3+1)[:info.Size()]
+	if err := os.WriteFile(path, noise, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := hub.Start(t.Context(), hub.Options{Dir: dir, Log: testLog(t)}); !errors.Is(err, hub.ErrCorrupt) {
+		if err == nil {
+			h.Stop()
+		}
+		t.Errorf("Start: %v, want ErrCorrupt", err)
+	}
+}
+
+func TestStart_DeletingTheLockFileLetsNobodyIn(t *testing.T) {
+	dir := t.TempDir()
+	start(t, dir)
+	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := hub.Start(t.Context(), hub.Options{Dir: dir, Log: testLog(t)}); !errors.Is(err, hub.ErrInUse) {
+		if err == nil {
+			h.Stop()
+		}
+		t.Errorf("second Start: %v, want ErrInUse", err)
+	}
+}

@@ -14,29 +14,27 @@ import (
 )
 
 // lockDir takes the lock that keeps a second server off the store: NATS takes
-// none. The kernel releases it when the holder dies, however it dies.
+// none. The lock is on the directory itself, which nobody deletes by mistake; the
+// file in it only says who holds it. The kernel releases the lock when the holder
+// dies, however it dies.
 func lockDir(dir string) (*os.File, error) {
-	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
+	path := filepath.Join(dir, "lock")
+	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer d.Close()
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
+			return nil, fmt.Errorf("lock %s: %w", dir, err)
 		}
 		return nil, fmt.Errorf("%w: %s is held by process %s; stop it or choose another directory", ErrInUse, dir, holder(path))
 	}
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	}
-	if err != nil {
-		f.Close()
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		d.Close()
 		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
-	return f, nil
+	return d, nil
 }
 
 // holder returns the pid the lock's holder wrote.

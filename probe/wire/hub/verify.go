@@ -30,7 +30,8 @@ const (
 
 // verifyBlocks reads the blocks of a stream before the server does, because the
 // server cuts a block off at its first damaged record and says nothing. It
-// reports ErrCorrupt if an intact record follows a damaged one. A damaged end is
+// reports ErrCorrupt if an intact record follows a damaged one, or if the damaged
+// end is not one record whose writing was cut. Such an end is
 // what a power cut in the middle of a write leaves; nobody was told that it was
 // stored, so its length is returned and the server may cut it off.
 func verifyBlocks(stream, dir string) (cutBytes int, err error) {
@@ -57,6 +58,9 @@ func verifyBlocks(stream, dir string) (cutBytes int, err error) {
 			continue
 		}
 		damagedIn = fmt.Sprintf("%s at byte %d", b.path, good)
+		if !torn(buf[good:]) {
+			return 0, corrupt(stream, dir, damagedIn)
+		}
 		cutBytes += len(buf) - good
 		for at := good + 1; at < len(buf); at++ {
 			if recordBytes(h, buf[at:]) > 0 {
@@ -67,8 +71,22 @@ func verifyBlocks(stream, dir string) (cutBytes int, err error) {
 	return cutBytes, nil
 }
 
+// torn reports whether rest can be one record whose writing was cut: less than a
+// head, a record that claims more than is there and no more than a record may
+// have, or the zeros of space that was reserved and never written.
+func torn(rest []byte) bool {
+	if len(rest) < recordHeadBytes || len(bytes.TrimLeft(rest, "\x00")) == 0 {
+		return true
+	}
+	total := int(binary.LittleEndian.Uint32(rest) &^ headerBit)
+	return total > len(rest) && total <= maxRecordBytes
+}
+
+// maxRecordBytes is chosen: the largest body, and room for subject and headers.
+const maxRecordBytes = maxPayloadBytes + 64<<10
+
 func corrupt(stream, dir, where string) error {
-	return fmt.Errorf("%w: stream %s: %s is unreadable and intact records follow; nothing was changed: "+
+	return fmt.Errorf("%w: stream %s: %s is unreadable, and more than a record torn at the end; nothing was changed: "+
 		"restore %s from a backup, or move it away to start without its contents", ErrCorrupt, stream, where, filepath.Dir(dir))
 }
 
