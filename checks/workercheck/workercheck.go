@@ -115,6 +115,9 @@ func (c *Check) look(ctx context.Context) checks.Finding {
 		return checks.BlindFinding(checks.ReasonMainUnknown, snap.Main.Why)
 	}
 	facts := c.tracker.Observe(snap, c.local, now)
+	if who := stranger(&snap); who != "" && facts.NoHolder && facts.Main.State != checks.ProcGone {
+		return checks.BlindFinding(checks.ReasonMainUnknown, who)
+	}
 	listener, known := known(&snap)
 	c.lookLocally(&snap, listener, known, &facts, now)
 	f := Conclude(&facts, snap.Main.Why)
@@ -194,4 +197,28 @@ func (c *Check) urgent(f *checks.Finding, now time.Duration) bool {
 		c.sent, c.sentAt = m, now
 	}
 	return urgent
+}
+
+// stranger says that the main we were told of has nothing to do with the declared
+// listeners: somebody else holds every one of them. A stale pid file whose number
+// was given to another process looks so; its children serve nobody.
+func stranger(s *host.Snapshot) string {
+	held := ""
+	for _, l := range s.Listeners {
+		if !l.Listening {
+			continue
+		}
+		if l.OwnersUnknown != "" || len(l.Owners) == 0 {
+			return ""
+		}
+		for _, o := range l.Owners {
+			if o.Role != checks.RoleForeign {
+				return ""
+			}
+		}
+		o := l.Owners[0]
+		held = fmt.Sprintf("process %d (%s) is said to be main, and %s is held by process %d (%s), none of its family: a stale pid file?",
+			s.Main.Process.PID, s.Main.Process.Comm, l.Addr, o.PID, o.Comm)
+	}
+	return held
 }

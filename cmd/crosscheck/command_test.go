@@ -114,6 +114,20 @@ func TestCheck_ExitsByOutcome(t *testing.T) {
 	}
 }
 
+func TestCheck_NamesACrashLoop(t *testing.T) {
+	t.Parallel()
+	for _, listener := range []string{lab.Shared, lab.Reuseport} {
+		l := startLab(t, listener)
+		if err := l.AddRoute("example.com/", "app-4711"); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, code := runCommand(t, "check", "workers", "--pidfile", l.PIDFile())
+		if code != 1 || !strings.Contains(stdout, "cause workers_crash_looping") {
+			t.Errorf("%s listener: exit %d, want 1 and the cause\n%s%s", listener, code, stdout, stderr)
+		}
+	}
+}
+
 func TestCheck_PrintsJSON(t *testing.T) {
 	l := startLab(t, lab.Reuseport)
 	stdout, _, code := runCommand(t, "check", "port", l.Addr().String(), "--output", "json")

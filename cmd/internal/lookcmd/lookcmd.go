@@ -97,6 +97,8 @@ func workersCommand(output *string) *cobra.Command {
 					return cli.Usage{Err: fmt.Errorf("--port: %q is not an address and port such as 127.0.0.1:8080", port)}
 				}
 				target.Port = addr
+			} else if found, err := host.ListenersOf(pidFile); err == nil {
+				target.Listeners = found // so that it can be tried; a bad pid file is told by the look
 			}
 			return inside(cmd, *output, target, func(o *host.Observer) checks.Check {
 				return workercheck.New(workercheck.Config{Target: "workers"}, o)
@@ -109,8 +111,9 @@ func workersCommand(output *string) *cobra.Command {
 }
 
 // patience is how long a suspicious instance is looked at before what was seen
-// is printed without a proof (chosen: P1d's 2.5 s window, and a sweep).
-const patience = 4 * time.Second
+// is printed without a proof (chosen: a look has no memory, so that a loop that
+// began before it is known by the floor's 5 s, and a sweep).
+const patience = 7 * time.Second
 
 // inside looks with a host observer of its own: once if all is well, else until
 // a rule proves the instance broken or patience ends.
@@ -150,6 +153,9 @@ func lookUntilKnown(ctx context.Context, observer *host.Observer, check checks.C
 		case <-tick.C:
 		case <-observer.Changed():
 		case <-ctx.Done():
+			if s, ok := observer.Snapshot(target); ok && r.Finding.Workers != nil {
+				r.Proof = crashLoop(r.Finding.Workers, s.Events)
+			}
 			if r.Finding.Detail == "" {
 				r.Finding = checks.BlindFinding(checks.ReasonShuttingDown, "ended before the first look")
 			}
@@ -158,8 +164,38 @@ func lookUntilKnown(ctx context.Context, observer *host.Observer, check checks.C
 	}
 }
 
+// crashLoop names a loop that went on for the whole of our patience. The judge's
+// rules want to know that an instance was well before, and who held its listener;
+// a person who asks during an outage has neither, and has seen nobody serve and
+// one child after the other end badly.
+func crashLoop(w *checks.WorkerFacts, events []host.Event) *correlate.Proof {
+	ends, died := map[string]int{}, 0
+	var first, last time.Duration
+	for _, e := range events {
+		if e.Kind != host.Death || !e.Exit.Abnormal() {
+			continue
+		}
+		if died == 0 {
+			first = e.At
+		}
+		died, last = died+1, e.At
+		ends[e.Exit.String()]++
+	}
+	if w.Serving > 0 || w.MainServes || died < manyDeaths || last-first < time.Second {
+		return nil
+	}
+	return &correlate.Proof{Rule: "look", Cause: correlate.CauseWorkersCrashLooping, Ago: w.NoneFor,
+		Text: fmt.Sprintf("main %s, nobody served for %s, and %d of its children ended badly meanwhile: %v", w.Main.State, w.NoneFor.Round(100*time.Millisecond), died, ends)}
+}
+
+// manyDeaths is how many ends make a loop for a single look (chosen: more than a
+// master ends by mistake; over at least a second, for the observer keeps no more
+// than its last events).
+const manyDeaths = 10
+
 // grownUp is the age of a main process that counts as having served before we
 // looked: a single look has no memory (chosen: most servers start within 10 s).
+// One whose replacements fail under our eyes is judged by that at any age.
 const grownUp = 10 * time.Second
 
 // prove applies the judge's rules to one finding.
@@ -168,7 +204,7 @@ func prove(f *checks.Finding) *correlate.Proof {
 	var ok bool
 	switch {
 	case f.Workers != nil:
-		p, ok = correlate.ProveWorkers(f.Workers, f.Workers.Main.Age > grownUp)
+		p, ok = correlate.ProveWorkers(f.Workers, f.Workers.Main.Age > grownUp || f.Workers.Chain > 0)
 	case f.Listener != nil:
 		p, ok = correlate.ProveListener(f.Listener, false)
 	}
@@ -188,6 +224,9 @@ func checkOutput(output string) error {
 func show(w io.Writer, output string, r result) error {
 	if err := checkOutput(output); err != nil {
 		return err
+	}
+	if r.Proof != nil { // proven broken is no mere warning
+		r.Finding.Outcome = checks.Fail
 	}
 	if output == "json" {
 		enc := json.NewEncoder(w)
