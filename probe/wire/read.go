@@ -68,6 +68,9 @@ func (c *Client) ReadResults(ctx context.Context, since time.Time, fn func(Messa
 	for {
 		before := r.last
 		err := r.session(ctx, func(m jetstream.Msg, md *jetstream.MsgMetadata) error {
+			if md.Timestamp.Before(since) {
+				return nil // a start beyond the end means "what comes" to the server
+			}
 			tokens := strings.Split(m.Subject(), ".")
 			if len(tokens) != 4 {
 				c.log.Warn("message with a strange subject passed over", "subject", m.Subject(), "seq", md.Sequence.Stream)
