@@ -174,7 +174,7 @@ func (t Tally) text(v Verdict) string {
 	case t.Voting == 0:
 		return "No place could look from outside"
 	case t.Failing == 0 && v.Bad():
-		return fmt.Sprintf("Not seen from outside yet (0 of %d places)", t.Voting)
+		return fmt.Sprintf("From outside nobody sees it now (0 of %d places)", t.Voting)
 	case t.Failing == 0:
 		return fmt.Sprintf("%d of %d places are served", t.Voting, t.Voting)
 	default:
