@@ -56,9 +56,9 @@ var rules = []rule{
 // owners lists, for each library that must stay in one place, where it may be
 // imported.
 var owners = []struct {
-	library string
-	rooms   []string
-	because string
+	dependency string
+	rooms      []string
+	because    string
 }{
 	{"github.com/nats-io/nats.go", []string{"probe/wire"}, "one room speaks NATS"},
 	{"github.com/nats-io/nats-server", []string{"probe/wire/hub"}, "only the core links the server"},
@@ -144,7 +144,7 @@ func TestRooms_ImportOnlyWhatTheyMay(t *testing.T) {
 				}
 			}
 			for _, o := range owners {
-				if under(path, o.library) && !underAny(p.room(), o.rooms) {
+				if under(path, o.dependency) && !underAny(p.room(), o.rooms) {
 					t.Errorf("%s imports %s, which belongs to %v: %s", p.room(), path, o.rooms, o.because)
 				}
 			}
