@@ -389,7 +389,7 @@ func TestWorkers_RealNginxReloadedEverySecondAndUpgraded(t *testing.T) {
 	f.noProof(t, 0)
 
 	syscall.Kill(old, syscall.SIGUSR2)
-	time.Sleep(500 * time.Millisecond) // the new main starts
+	pidIn(t, target.PIDFile+".oldbin") // the new main is started
 	syscall.Kill(old, syscall.SIGWINCH)
 	time.Sleep(4 * time.Second) // longer than any window
 	f.noProof(t, 0)

@@ -197,3 +197,33 @@ func TestLook_WhatCannotBeToldDoesNotStaySuspicious(t *testing.T) {
 		}
 	}
 }
+
+func TestLook_AStalePIDFileMakesNobodyServe(t *testing.T) {
+	addr := netip.MustParseAddrPort("127.0.0.1:80")
+	for name, tt := range map[string]struct {
+		role    checks.Role
+		outcome checks.Outcome
+	}{
+		"held by a stranger":  {checks.RoleForeign, checks.Blind},
+		"held by one of ours": {checks.RoleWorker, checks.Pass},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, src, now := newFake()
+			owner := src.snap.Workers[0]
+			if tt.role == checks.RoleForeign {
+				owner = host.Process{ID: host.ID{PID: 99, StartTicks: 5}, Comm: "nginx", State: checks.ProcAlive}
+			} else {
+				src.snap.Workers[0].Listens, src.snap.Workers[1].Listens = true, true
+			}
+			src.snap.DumpAt = *now
+			src.snap.Listeners = []host.Listener{{Addr: addr, Listening: true, Sockets: 1, EverListening: true, Owners: []host.Owner{{Process: owner, Role: tt.role}}}}
+			f := c.Look(context.Background())
+			if f.Outcome != tt.outcome {
+				t.Errorf("Look() = %s %s %q, want %s", f.Outcome, f.Reason, f.Detail, tt.outcome)
+			}
+			if tt.outcome == checks.Blind && (f.Reason != checks.ReasonMainUnknown || !strings.Contains(f.Detail, "stale pid file") || !strings.Contains(f.Detail, "99 (nginx)")) {
+				t.Errorf("Look() says %s %q, want main_unknown, the stale pid file and who holds the port", f.Reason, f.Detail)
+			}
+		})
+	}
+}
