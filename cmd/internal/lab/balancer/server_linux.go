@@ -80,13 +80,14 @@ func (s *server) accept() bool {
 }
 
 // drain takes no new connections, finishes those there are and returns, after
-// limit at the latest. own says that nobody else accepts from our socket, so
-// that what queues in it must be taken first: a close would reset it.
+// limit at the latest. own says that nobody else accepts from our socket: a
+// close would reset what queues in it, so the queue is shut and emptied first.
 func (s *server) drain(own bool, limit time.Duration) {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
 	if own {
+		refuseNew(s.fd)
 		for s.accept() {
 		}
 	}

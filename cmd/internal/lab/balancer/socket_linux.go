@@ -108,6 +108,27 @@ func listen(e *endpoint, reuseport bool) (int, error) {
 	return fd, nil
 }
 
+// refuseNew makes the kernel drop every further SYN for a listening socket and
+// leaves the handshakes under way alone. The caller can then empty the accept
+// queue for good: without it, a connection that comes between the last accept
+// and the close is reset. A dropped client tries again after a second (RFC 6298
+// section 2.1) and reaches another socket of the group.
+func refuseNew(fd int) {
+	syscall.AttachLsf(fd, []syscall.SockFilter{
+		{Code: syscall.BPF_LD | syscall.BPF_B | syscall.BPF_ABS, K: tcpFlagsOffset},
+		{Code: syscall.BPF_JMP | syscall.BPF_JSET | syscall.BPF_K, K: tcpSYN, Jf: 1},
+		{Code: syscall.BPF_RET | syscall.BPF_K, K: 0},
+		{Code: syscall.BPF_RET | syscall.BPF_K, K: wholeSegment},
+	})
+}
+
+// A filter of a listening socket sees the segment from its TCP header on.
+const (
+	tcpFlagsOffset = 13 // RFC 9293 section 3.1
+	tcpSYN         = 0x02
+	wholeSegment   = 1 << 18
+)
+
 // setName names the process for ps and /proc/PID/comm. It must run on the
 // process's first thread, where package initialisation runs.
 func setName(name string) {
