@@ -65,6 +65,8 @@ type Process struct {
 	Traced bool `json:"traced,omitempty"`
 	// Listens says that the process holds a LISTEN socket of the instance.
 	Listens bool `json:"listens,omitempty"`
+	// FDsUnknown: its descriptors could not be read, so that Listens says nothing.
+	FDsUnknown bool `json:"fds_unknown,omitempty"`
 }
 
 // ListenerFacts is what the port kind knows of one declared listener.
@@ -115,6 +117,9 @@ type WorkerFacts struct {
 	// though all descriptor tables could be read. Whether anybody serves is then
 	// more than the processes tell: only a failed local look proves anything.
 	NoHolder bool `json:"no_holder,omitempty"`
+	// FDsUnknown says why the descriptors of a process could not be read; empty
+	// if all could.
+	FDsUnknown string `json:"fds_unknown,omitempty"`
 	// NoneLooks counts consecutive sweeps without a serving worker; NoneFor is
 	// the time since the last one that had any, or since main was first seen.
 	NoneLooks int           `json:"none_looks,omitempty"`

@@ -240,7 +240,8 @@ func (o *Observer) mainAmong(owners []stat) stat {
 	if same && parent > 1 {
 		exe := fs.exe(parent)
 		s, err := fs.stat(parent)
-		if err == nil && exe != "" && exe == fs.exe(owners[0].pid) {
+		// A parent of another user shows its name, though not its executable.
+		if err == nil && (exe != "" && exe == fs.exe(owners[0].pid) || exe == "" && s.comm == owners[0].comm) {
 			return s
 		}
 	}

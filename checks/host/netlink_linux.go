@@ -21,12 +21,6 @@ func openDiag() (*diag, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sock_diag: %w", err)
 	}
-	// The kernel answers in the same call; this bounds what cannot happen.
-	tv := unix.NsecToTimeval(1e9)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		unix.Close(fd)
-		return nil, fmt.Errorf("open sock_diag: %w", err)
-	}
 	return &diag{fd: fd, buf: make([]byte, 32<<10)}, nil // 32 KiB: what the kernel fills per datagram at most
 }
 
@@ -45,11 +39,11 @@ func (d *diag) listening() ([]socket, error) {
 
 func (d *diag) dump(family byte) error {
 	d.seq++
-	if err := unix.Sendto(d.fd, listenRequest(family, d.seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := sendKernel(d.fd, listenRequest(family, d.seq)); err != nil {
 		return fmt.Errorf("ask sock_diag: %w", err)
 	}
 	for {
-		n, _, err := unix.Recvfrom(d.fd, d.buf, 0)
+		n, err := receiveNow(d.fd, d.buf)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

@@ -137,6 +137,9 @@ func (o *Observer) ownersOf(t *target, l *listener, now time.Duration) {
 	}
 	if t.status != MainAlive && len(l.Owners) == 0 && l.OwnersUnknown == "" && l.Listening {
 		l.OwnersUnknown = "the main process is not known"
+		if t.trouble.Reason == checks.ReasonNoPermission {
+			l.OwnersUnknown = t.trouble.Detail
+		}
 	}
 	if len(found) == len(l.inodes) || t.status != MainAlive || t.fdTrouble != "" {
 		l.orphan, l.foreign = 0, nil

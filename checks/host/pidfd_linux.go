@@ -84,8 +84,7 @@ func (w *watcher) add(pidfd int) (uint32, error) {
 func (w *watcher) wait(atMost time.Duration, note func(wake)) error {
 	n, err := w.poll()
 	if n == 0 && err == nil && atMost > 0 {
-		spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(atMost))}
-		if err := unix.TimerfdSettime(w.timer, 0, &spec, nil); err != nil {
+		if err := setTimer(w.timer, atMost); err != nil {
 			return fmt.Errorf("wait for exits: %w", err)
 		}
 		if waitErr := w.ready.Read(func(uintptr) bool {
@@ -109,11 +108,11 @@ func (w *watcher) wait(atMost time.Duration, note func(wake)) error {
 
 // poll returns how many events are there now, without waiting.
 func (w *watcher) poll() (int, error) {
-	n, err := unix.EpollWait(w.epoll, w.events, 0)
+	n, err := pollNow(w.epoll, w.events)
 	if err == unix.EINTR {
 		return 0, nil
 	}
-	return max(n, 0), err
+	return n, err
 }
 
 // interrupt ends the present wait and all that follow.

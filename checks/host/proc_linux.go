@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -179,14 +178,4 @@ func (p *procfs) childrenByParent(pid int, into []int) ([]int, error) {
 		}
 	}
 	return into, nil
-}
-
-// BootTime is now on CLOCK_BOOTTIME: the clock of start ticks, which neither
-// stops while the machine sleeps nor jumps when somebody sets the time.
-func BootTime() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic(err) // since Linux 2.6.39; EINVAL is impossible after that
-	}
-	return time.Duration(ts.Nano())
 }

@@ -109,6 +109,7 @@ func (t *Tracker) Observe(s host.Snapshot, answer Answer, now time.Duration) che
 		Main:       process(&s.Main.Process, checks.RoleMain),
 		Generation: t.main.String(),
 		Workers:    workers,
+		FDsUnknown: s.FDsUnknown,
 	}
 	serving := 0
 	for i := range workers {
@@ -273,7 +274,7 @@ func (t *Tracker) fill(f *checks.WorkerFacts, s *host.Snapshot, now time.Duratio
 
 func process(p *host.Process, role checks.Role) checks.Process {
 	return checks.Process{PID: p.PID, StartTicks: p.StartTicks, Comm: p.Comm, State: p.State, Traced: p.Traced,
-		Role: role, Age: p.Age, Listens: p.Listens}
+		Role: role, Age: p.Age, Listens: p.Listens, FDsUnknown: p.FDsUnknown}
 }
 
 func median(d []time.Duration) time.Duration {

@@ -34,6 +34,10 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == floorArg {
+		idleFloor()
+		return
+	}
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "directory of the built binaries")
 	flag.BoolVar(&o.once, "once", false, "each fault once in both listener modes, and nothing else")

@@ -67,6 +67,9 @@ func printWorkers(b *bytes.Buffer, w *checks.WorkerFacts) {
 		all = append([]checks.Process{w.Main}, all...)
 	}
 	printProcesses(b, all, true)
+	if w.FDsUnknown != "" {
+		fmt.Fprintf(b, "who listens is not known of all: %s\n", w.FDsUnknown)
+	}
 }
 
 // printProcesses prints a line per process; only the workers kind knows who
@@ -85,7 +88,11 @@ func printProcesses(b *bytes.Buffer, all []checks.Process, serving bool) {
 		if serving {
 			column = yes(p.Serving) + "\t"
 		}
-		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s%s\t%s\n", p.PID, p.Role, p.State, short(p.Age), column, yes(p.Listens), p.Comm)
+		listens := yes(p.Listens)
+		if p.FDsUnknown {
+			listens = "?"
+		}
+		fmt.Fprintf(t, "  %d\t%s\t%s\t%s\t%s%s\t%s\n", p.PID, p.Role, p.State, short(p.Age), column, listens, p.Comm)
 	}
 	_ = t.Flush() // into a buffer
 }
