@@ -114,12 +114,15 @@ func listen(e *endpoint, reuseport bool) (int, error) {
 // and the close is reset. A dropped client tries again after a second (RFC 6298
 // section 2.1) and reaches another socket of the group.
 func refuseNew(fd int) {
-	syscall.AttachLsf(fd, []syscall.SockFilter{
+	filter := [...]syscall.SockFilter{
 		{Code: syscall.BPF_LD | syscall.BPF_B | syscall.BPF_ABS, K: tcpFlagsOffset},
 		{Code: syscall.BPF_JMP | syscall.BPF_JSET | syscall.BPF_K, K: tcpSYN, Jf: 1},
 		{Code: syscall.BPF_RET | syscall.BPF_K, K: 0},
 		{Code: syscall.BPF_RET | syscall.BPF_K, K: wholeSegment},
-	})
+	}
+	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	syscall.RawSyscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), syscall.SOL_SOCKET, syscall.SO_ATTACH_FILTER,
+		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0)
 }
 
 // A filter of a listening socket sees the segment from its TCP header on.
