@@ -61,17 +61,86 @@ type Process struct {
 	// Serving is decided by the workers kind (JUDGING section 3, "Serving
 	// worker").
 	Serving bool `json:"serving,omitempty"`
-	// Traced: stopped by a tracer (strace, a debugger), not by a signal.
-	Traced bool `json:"traced,omitempty"`
+	// Traced: stopped by a tracer (strace, a debugger), not by a signal; Tracer
+	// names it, "strace 4711".
+	Traced bool   `json:"traced,omitempty"`
+	Tracer string `json:"tracer,omitempty"`
+	// CgroupFrozen: stopped by its control group's freezer.
+	CgroupFrozen bool `json:"cgroup_frozen,omitempty"`
+	// StoppedFor is how long it has been stopped, in whatever way, as far as seen.
+	StoppedFor time.Duration `json:"stopped_for_ns,omitempty"`
+	// CPU is the share of one core that all its threads used between the last
+	// two readings; -1 if that is not known yet.
+	CPU float64 `json:"cpu"`
+	// SpinFor is how long one of its threads has now been running or waiting for
+	// a CPU all the time, without a system call that took time, a voluntary switch
+	// or a change of its sockets (JUDGING section 3, P6).
+	SpinFor time.Duration `json:"spin_for_ns,omitempty"`
+	// FDsExhausted: its lowest free descriptor number has reached its soft limit.
+	FDsExhausted bool `json:"fds_exhausted,omitempty"`
 	// Listens says that the process holds a LISTEN socket of the instance.
 	Listens bool `json:"listens,omitempty"`
 	// FDsUnknown: its descriptors could not be read, so that Listens says nothing.
 	FDsUnknown bool `json:"fds_unknown,omitempty"`
 }
 
+// HostFacts is what an inside finding says of the machine, when that may explain
+// what is seen (JUDGING section 3, P6: starvation).
+type HostFacts struct {
+	// CPUPressure is PSI's share of the last 10 s in which something waited for a
+	// CPU, 0 to 1; -1 if this kernel does not tell.
+	CPUPressure float64 `json:"cpu_pressure"`
+	// Late is the longest time by which our own process was woken too late, or
+	// waited for a CPU, in the last 10 s.
+	Late time.Duration `json:"late_ns,omitempty"`
+	// Starved: by either of them, others than us do not get the CPU they ask for.
+	Starved bool `json:"starved,omitempty"`
+	// Burner is the control group that used most of the CPU meanwhile, and
+	// BurnerOurs says that it is the instance's own.
+	Burner     string `json:"burner,omitempty"`
+	BurnerOurs bool   `json:"burner_ours,omitempty"`
+}
+
+// HeartbeatFacts is what the heartbeat kind knows of one workload that tells us
+// by itself that it lives. Durations end at the look.
+type HeartbeatFacts struct {
+	// Every is how often a beat is expected, Grace how much later it may come.
+	Every time.Duration `json:"every_ns"`
+	Grace time.Duration `json:"grace_ns"`
+	// Last is the time since the last beat of anybody; -1 if none ever came.
+	// Waiting is the time since we began to wait for the first.
+	Last    time.Duration `json:"last_ns"`
+	Waiting time.Duration `json:"waiting_ns,omitempty"`
+	// Expected workers are declared one by one; 0 if the workload beats as one.
+	// Beating of them are in time, Missed names those that are not.
+	Expected int      `json:"expected,omitempty"`
+	Beating  int      `json:"beating,omitempty"`
+	Missed   []string `json:"missed,omitempty"`
+	// Status is the last STATUS= text; Stopping and Reloading are announced
+	// intents (sd_notify(3)), and IntentFor is how long ago the present one came.
+	Status    string        `json:"status,omitempty"`
+	Stopping  bool          `json:"stopping,omitempty"`
+	Reloading bool          `json:"reloading,omitempty"`
+	IntentFor time.Duration `json:"intent_for_ns,omitempty"`
+}
+
+// SocketFacts is one LISTEN socket of a listener. With SO_REUSEPORT there are
+// several, each with an accept queue of its own.
+type SocketFacts struct {
+	Inode   uint64 `json:"inode"`
+	Queue   uint32 `json:"queue"`
+	Backlog uint32 `json:"backlog"`
+	// QueueFor is how long its queue has been above 0 and has not fallen in
+	// QueueDumps consecutive dumps.
+	QueueFor   time.Duration `json:"queue_for_ns,omitempty"`
+	QueueDumps int           `json:"queue_dumps,omitempty"`
+	// Foreign: held by processes outside the service alone.
+	Foreign bool `json:"foreign,omitempty"`
+}
+
 // ListenerFacts is what the port kind knows of one declared listener.
 type ListenerFacts struct {
-	// Listener is "tcp ADDRESS:PORT" as declared.
+	// Listener is "tcp ADDRESS:PORT" or "unix PATH" as declared.
 	Listener  string `json:"listener"`
 	Listening bool   `json:"listening"`
 	// Sockets counts the LISTEN sockets that match (several with SO_REUSEPORT).
@@ -83,6 +152,23 @@ type ListenerFacts struct {
 	// Queue is the longest accept queue among the sockets, Backlog its limit.
 	Queue   uint32 `json:"queue,omitempty"`
 	Backlog uint32 `json:"backlog,omitempty"`
+	// Group lists the sockets one by one, where a queue waits or a stranger holds
+	// one; empty if all is as it should be.
+	Group []SocketFacts `json:"group,omitempty"`
+	// QueueDumps counts consecutive dumps in which the sum of the queues was above
+	// 0 and did not fall; QueueFor is the time from the first of them to the last.
+	QueueDumps int           `json:"queue_dumps,omitempty"`
+	QueueFor   time.Duration `json:"queue_for_ns,omitempty"`
+	// FullDumps counts consecutive dumps in which a queue was above its backlog:
+	// the kernel turns connections away.
+	FullDumps int `json:"full_dumps,omitempty"`
+	// ForeignLooks counts consecutive looks at the descriptors in which a socket
+	// here was held by strangers alone: neither of the service's tree, unit or
+	// container, nor of its family of executables. ForeignFor is the time since
+	// the first, LostShare their part of the sockets.
+	ForeignLooks int           `json:"foreign_looks,omitempty"`
+	ForeignFor   time.Duration `json:"foreign_for_ns,omitempty"`
+	LostShare    float64       `json:"lost_share,omitempty"`
 	// EverListening: seen listening since the instance's main was born.
 	EverListening bool `json:"ever_listening,omitempty"`
 	// AbsentDumps counts consecutive dumps without the listener; AbsentFor is
@@ -94,8 +180,18 @@ type ListenerFacts struct {
 	Held bool `json:"held,omitempty"`
 	// MainAlive: the instance's main process was alive in the last sweep.
 	MainAlive bool `json:"main_alive,omitempty"`
-	// Local is our own connection to the listener, made while it is absent.
-	Local LocalLook `json:"local,omitempty"`
+	// Local is our own connection to the listener, made while it is absent or its
+	// queue does not drain. LocalFails counts consecutive ones that ended as the
+	// last did, if that was badly; LocalFor is the time since the first of them
+	// began.
+	Local      LocalLook     `json:"local,omitempty"`
+	LocalFails int           `json:"local_fails,omitempty"`
+	LocalFor   time.Duration `json:"local_for_ns,omitempty"`
+	// Stopping: the service is on its way out by its own or its operator's intent,
+	// for StoppingFor.
+	Stopping    bool          `json:"stopping,omitempty"`
+	StoppingFor time.Duration `json:"stopping_for_ns,omitempty"`
+	Host        *HostFacts    `json:"host,omitempty"`
 }
 
 // WorkerFacts is what the workers kind knows of one instance. Durations end at
@@ -146,6 +242,57 @@ type WorkerFacts struct {
 	Respawn time.Duration `json:"respawn_ns,omitempty"`
 	// MainGoneFor is the time since main was last seen alive.
 	MainGoneFor time.Duration `json:"main_gone_for_ns,omitempty"`
-	// Local is our own byte-carrying connection, made while nobody serves.
+	// MainExit is how the last main ended ("SIGSEGV", "exit 1", "unknown").
+	// MainDeaths counts mains that ended badly, one after the other, younger than
+	// a main needs to start serving; MainLoopFor is the time since the first.
+	MainExit    string        `json:"main_exit,omitempty"`
+	MainDeaths  int           `json:"main_deaths,omitempty"`
+	MainLoopFor time.Duration `json:"main_loop_for_ns,omitempty"`
+	// MainGaveUp: whoever restarts main has given up (systemd's start limit).
+	MainGaveUp bool `json:"main_gave_up,omitempty"`
+
+	// Minimum is the declared least number of serving workers; 0 if none is.
+	// BelowFor is how long fewer have served.
+	Minimum  int           `json:"minimum,omitempty"`
+	BelowFor time.Duration `json:"below_for_ns,omitempty"`
+	// OnDemand: the pool may be at zero (declared, or seen to be in this
+	// generation): nobody serving is then as it should be while nothing waits.
+	OnDemand bool `json:"on_demand,omitempty"`
+	// Frozen counts workers seen stopped in 2 looks at least 100 ms apart, those
+	// that a tracer stops only after 5 s; FrozenFor is how long the first of them
+	// has been.
+	Frozen    int           `json:"frozen,omitempty"`
+	FrozenFor time.Duration `json:"frozen_for_ns,omitempty"`
+	// Spinning counts workers whose SpinFor has reached 15 s, SpinningFor is the
+	// longest.
+	Spinning    int           `json:"spinning,omitempty"`
+	SpinningFor time.Duration `json:"spinning_for_ns,omitempty"`
+	// LoopingSlots of Expected worker slots loop: the last 3 occupants of each
+	// died badly within 60 s. LoopingFor is the time since the first did.
+	LoopingSlots int           `json:"looping_slots,omitempty"`
+	LoopingFor   time.Duration `json:"looping_for_ns,omitempty"`
+	// FDsExhausted counts workers without a free descriptor.
+	FDsExhausted int `json:"fds_exhausted,omitempty"`
+	// OOMKills counts processes of the instance's control group that the kernel
+	// killed for memory in the last 60 s.
+	OOMKills int `json:"oom_kills,omitempty"`
+	// LocalFails and LocalFor are as in ListenerFacts.
+	LocalFails int           `json:"local_fails,omitempty"`
+	LocalFor   time.Duration `json:"local_for_ns,omitempty"`
+	// Stopping: on its way out by its own or its operator's intent, for
+	// StoppingFor.
+	Stopping    bool          `json:"stopping,omitempty"`
+	StoppingFor time.Duration `json:"stopping_for_ns,omitempty"`
+	// StaleConfig names a declared configuration file that is newer than every
+	// worker, and StaleFor says by how long: it was not loaded, or refused.
+	StaleConfig string        `json:"stale_config,omitempty"`
+	StaleFor    time.Duration `json:"stale_for_ns,omitempty"`
+	// Source is what the server says of itself over an out-of-band socket, in
+	// words; it raises confidence and decides nothing.
+	Source string     `json:"source,omitempty"`
+	Host   *HostFacts `json:"host,omitempty"`
+
+	// Local is our own byte-carrying connection, made while nobody serves or
+	// those that should do not look as if they did.
 	Local LocalLook `json:"local,omitempty"`
 }

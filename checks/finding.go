@@ -16,10 +16,12 @@ const (
 	KindHTTP    Kind = "http"
 	KindPort    Kind = "port"
 	KindWorkers Kind = "workers"
+	// KindHeartbeat looks at what a workload says of itself.
+	KindHeartbeat Kind = "heartbeat"
 )
 
 // Inside reports whether the kind looks from inside a host.
-func (k Kind) Inside() bool { return k == KindPort || k == KindWorkers }
+func (k Kind) Inside() bool { return k == KindPort || k == KindWorkers || k == KindHeartbeat }
 
 // Check is a configured look.
 type Check interface {
@@ -53,6 +55,13 @@ const (
 	ReasonMainGone        Reason = "main_gone"
 	ReasonNoServingWorker Reason = "no_serving_worker"
 	ReasonFewerWorkers    Reason = "fewer_workers"
+	ReasonWorkersStuck    Reason = "workers_stuck" // frozen, spinning or looping, some or all
+	ReasonMainStuck       Reason = "main_stuck"    // main is stopped
+	ReasonQueueStuck      Reason = "queue_stuck"   // connections wait and nobody takes them
+	ReasonNoProgress      Reason = "no_progress"   // our own connection was taken and not answered
+	ReasonForeignOwner    Reason = "foreign_owner" // a stranger holds the listener
+	ReasonHeartbeatMissed Reason = "heartbeat_missed"
+	ReasonStopping        Reason = "stopping" // on its way out, as intended
 )
 
 // Reasons of Blind.
@@ -83,9 +92,10 @@ type Finding struct {
 	// happen is absent, not zero; their sum never exceeds Duration.
 	Phases []Phase `json:"phases,omitempty"`
 
-	HTTP     *HTTPFacts     `json:"http,omitempty"`
-	Listener *ListenerFacts `json:"listener,omitempty"`
-	Workers  *WorkerFacts   `json:"workers,omitempty"`
+	HTTP      *HTTPFacts      `json:"http,omitempty"`
+	Listener  *ListenerFacts  `json:"listener,omitempty"`
+	Workers   *WorkerFacts    `json:"workers,omitempty"`
+	Heartbeat *HeartbeatFacts `json:"heartbeat,omitempty"`
 }
 
 // BlindFinding is a finding that says we could not look, and why.

@@ -66,6 +66,20 @@ const (
 	CauseConnectFailing      Cause = "connect_failing"
 	CauseTLSFailing          Cause = "tls_failing"
 	CauseHTTPFailing         Cause = "http_failing"
+
+	CauseWorkersSpinning     Cause = "workers_spinning"
+	CauseWorkersBelowMinimum Cause = "workers_below_minimum"
+	CausePortStolen          Cause = "port_stolen"
+	CauseAcceptQueueStuck    Cause = "accept_queue_stuck"
+	CauseNoProgress          Cause = "no_progress"
+	CauseFDExhausted         Cause = "fd_exhausted"
+	CauseHeartbeatMissed     Cause = "heartbeat_missed"
+	CauseStopped             Cause = "stopped"
+
+	// These are "because" only (JUDGING section 6).
+	CauseOOMKilled       Cause = "oom_killed"
+	CauseHostStarved     Cause = "host_starved"
+	CauseStaleGeneration Cause = "stale_generation"
 )
 
 // Rank orders causes by what can be the root of what (JUDGING section 6, the

@@ -40,6 +40,21 @@ type Target struct {
 	Port netip.AddrPort
 	// Listeners are the declared ones. Port is added to them if it is not there.
 	Listeners []netip.AddrPort
+	// UnixListeners are the declared unix sockets, by path or "@name".
+	UnixListeners []string
+	// Other ways to find main, instead of PIDFile and Port: a systemd unit
+	// ("nginx.service"), a control group (a path under the cgroup mount), an
+	// executable's path, or a regular expression over the command line. Of several
+	// matches main is the ancestor of the others, else the oldest.
+	Unit, Cgroup, Exe, Cmdline string
+	// WorkersBy says who main's workers are: empty for its children, "cgroup" for
+	// every other process of its control group, or "name" for the processes of its
+	// tree or group whose name matches WorkerName, a regular expression.
+	WorkersBy, WorkerName string
+	// ConfigFiles are read when main loads its configuration, as glob patterns.
+	ConfigFiles []string
+	// NetNS is the network namespace of the listeners: empty for main's own.
+	NetNS string
 }
 
 // Config is what to watch.

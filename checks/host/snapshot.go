@@ -35,6 +35,34 @@ type Snapshot struct {
 	// FDsUnknown says why a descriptor table could not be read, so that Listens,
 	// owners and Held may lack something. Empty if all could.
 	FDsUnknown string
+	// Cgroup is main's control group, a path under the cgroup mount; empty if it
+	// is not known. OOMKills is its count of processes killed for memory
+	// (memory.events, oom_kill), children included; it only rises, and is 0 if
+	// OOMUnknown.
+	Cgroup     string
+	OOMKills   uint64
+	OOMUnknown bool
+	// GaveUp: systemd has given up starting main (start-limit-hit).
+	GaveUp bool
+	// StaleConfig is a declared configuration file written after the youngest
+	// worker, or main if there is none, was born, and StaleSince when it was.
+	StaleConfig string
+	StaleSince  time.Duration
+	Host        HostState
+}
+
+// HostState is what is known of the whole machine.
+type HostState struct {
+	// CPUPressure is PSI's "some avg10" of the CPU, 0 to 1; -1 without PSI.
+	CPUPressure float64
+	// Late is the longest own lateness in the last 10 s: a wake too late, or a
+	// wait for a CPU (schedstat).
+	Late time.Duration
+	// Burner is the control group that used most CPU in the last reading,
+	// BurnerShare of one core; empty if not known.
+	Burner      string
+	BurnerShare float64
+	CPUs        int
 }
 
 // EventsKept is how many events a slow reader may lag behind.
@@ -97,8 +125,36 @@ type Process struct {
 	PPID  int
 	Comm  string
 	State checks.ProcState
-	// Traced: stopped by a tracer, not by a signal.
-	Traced bool
+	// Traced: stopped by a tracer, not by a signal. Tracer is who, zero if that
+	// may not be read; TracerComm its name.
+	Traced     bool
+	Tracer     int
+	TracerComm string
+	// CgroupFrozen: its control group is frozen. State is then ProcStopped.
+	CgroupFrozen bool
+	// StoppedSince is when it was first seen stopped without a break; 0 if it
+	// is not.
+	StoppedSince time.Duration
+	// Title is its command line, arguments joined by blanks, at most 128 bytes;
+	// empty if it was not read. Servers write their state into it.
+	Title string
+	// UTime and STime are the CPU time of all its threads since birth in user and
+	// kernel mode (ticks of 10 ms), Ran the same in nanoseconds of the scheduler
+	// and Waited the time it was ready and not given a CPU, both of the main
+	// thread (schedstat). CPUAt is when they were read; 0 if they were not.
+	UTime, STime time.Duration
+	Ran, Waited  time.Duration
+	CPUAt        time.Duration
+	Threads      int
+	// Hot are the threads that used or waited for a CPU more than 2 % of the time
+	// since the reading before, with their own counters.
+	Hot []Thread
+	// Sockets is a hash of the socket inodes in its descriptor table, read with
+	// Hot; 0 if it was not read.
+	Sockets uint64
+	// NextFD is its lowest free descriptor number and FDLimit its soft limit, read
+	// with the descriptors; 0 if they were not.
+	NextFD, FDLimit int
 	// Exe is the executable's path; empty if it may not be read.
 	Exe string
 	// ExeChanged: it became another program after it was a second old.
@@ -113,6 +169,16 @@ type Process struct {
 	// FDsUnknown: its descriptor table could not be read, so that Listens is
 	// false for want of knowledge.
 	FDsUnknown bool
+}
+
+// Thread is one thread's counters since its birth.
+type Thread struct {
+	TID         int
+	Ran, Waited time.Duration // schedstat
+	UTime       time.Duration // ticks
+	STime       time.Duration // ticks
+	Voluntary   uint64        // voluntary context switches
+	At          time.Duration // when it was read
 }
 
 // EventKind is what happened.
@@ -189,18 +255,26 @@ func (e Exit) String() string {
 
 // Listener is what is known of one declared listener.
 type Listener struct {
-	// Addr is as declared, an IPv4 address never mapped into IPv6.
+	// Addr is as declared, an IPv4 address never mapped into IPv6. Zero for a
+	// unix socket, of which Path is the name ("@name" in the abstract namespace).
 	Addr      netip.AddrPort
+	Path      string
 	Listening bool
 	// Sockets counts the LISTEN sockets that match.
 	Sockets int
 	// Queue is the longest accept queue among them, Backlog that socket's limit.
 	Queue, Backlog uint32
+	// Group are the sockets one by one, by inode.
+	Group []Socket
 	// Owners hold one of them; OwnersUnknown says why they could not be read.
 	Owners        []Owner
 	OwnersUnknown string
 	// EverListening: seen listening under the present main.
 	EverListening bool
+	// ForeignLook counts the walks that found a socket here held by strangers
+	// alone, one after the other; ForeignSince is when the first did.
+	ForeignLook  int
+	ForeignSince time.Duration
 	// AbsentDumps counts consecutive dumps without it; AbsentFor is the time
 	// from the first of them to the last.
 	AbsentDumps int
@@ -208,6 +282,14 @@ type Listener struct {
 	// Held: absent, and a process of the target still has a socket open that
 	// used to listen here: shutdown(2), not close(2).
 	Held bool
+}
+
+// Socket is one LISTEN socket of a listener.
+type Socket struct {
+	Inode          uint64
+	Queue, Backlog uint32
+	// Foreign: only processes outside the target hold it, as of ForeignLook.
+	Foreign bool
 }
 
 // Owner is a process that holds a listening socket.
