@@ -258,6 +258,22 @@ func TestNew_RefusesAConfigurationAndSaysWhere(t *testing.T) {
 	}
 }
 
+func TestCheck_RefusesWhatIsNoFileToRead(t *testing.T) {
+	t.Parallel()
+	huge := filepath.Join(t.TempDir(), "huge.yml")
+	if err := os.WriteFile(huge, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(huge, 1<<30); err != nil { // sparse
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"/dev/zero": "no regular file", t.TempDir(): "no regular file", huge: "bytes long"} {
+		if err := embedded.Check(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Check(%s): %v, want an error with %q", file, err, want)
+		}
+	}
+}
+
 func TestCheck_AcceptsTheDefaultWithAWebhook(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "alertmanager.yml")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -57,7 +58,9 @@ func (c Config) load() (*config.Config, error) {
 	case c.File != "" && c.Raw != nil:
 		return nil, errors.New("embedded alertmanager: both a file and raw bytes given")
 	case c.File != "":
-		conf, err = config.LoadFile(c.File)
+		if err = readable(c.File); err == nil {
+			conf, err = config.LoadFile(c.File)
+		}
 	case c.Raw != nil:
 		conf, err = config.Load(string(c.Raw))
 	default:
@@ -70,6 +73,24 @@ func (c Config) load() (*config.Config, error) {
 		return nil, fmt.Errorf("%s: %w", c.name(), err)
 	}
 	return conf, nil
+}
+
+// maxFileBytes bounds a configuration file. Chosen: a thousand receivers take
+// a fifth of it.
+const maxFileBytes = 1 << 20
+
+// readable refuses what could be read for ever: a device, a pipe, a huge file.
+func readable(file string) error {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return errors.New("is no regular file")
+	case info.Size() > maxFileBytes:
+		return fmt.Errorf("is %d bytes long; at most %d are read", info.Size(), maxFileBytes)
+	}
+	return nil
 }
 
 // name is how errors call the configuration.
