@@ -116,6 +116,9 @@ type HeartbeatFacts struct {
 	Expected int      `json:"expected,omitempty"`
 	Beating  int      `json:"beating,omitempty"`
 	Missed   []string `json:"missed,omitempty"`
+	// Triggered: it asked to be taken for silent (WATCHDOG=trigger), and has not
+	// beaten since.
+	Triggered bool `json:"triggered,omitempty"`
 	// Status is the last STATUS= text; Stopping and Reloading are announced
 	// intents (sd_notify(3)), and IntentFor is how long ago the present one came.
 	Status    string        `json:"status,omitempty"`
@@ -287,8 +290,9 @@ type WorkerFacts struct {
 	// worker, and StaleFor says by how long: it was not loaded, or refused.
 	StaleConfig string        `json:"stale_config,omitempty"`
 	StaleFor    time.Duration `json:"stale_for_ns,omitempty"`
-	// Source is what the server says of itself over an out-of-band socket, in
-	// words; it raises confidence and decides nothing.
+	// Source is what the server says of itself over an out-of-band socket (or
+	// through a worker: then it says so), in words; it raises confidence and decides
+	// nothing.
 	Source string     `json:"source,omitempty"`
 	Host   *HostFacts `json:"host,omitempty"`
 

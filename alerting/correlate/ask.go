@@ -85,7 +85,7 @@ func (s *service) looks(inside bool) []Ask {
 		return asks
 	}
 	for _, i := range s.instances {
-		for _, group := range [][]*insideCheck{i.workers, i.listeners} {
+		for _, group := range i.inside() {
 			for _, c := range group {
 				if c.cur.Seq != 0 {
 					asks = append(asks, Ask{Vantage: c.cur.Vantage, Check: c.check.ID, Trigger: trigger})
@@ -105,9 +105,9 @@ func sortAsks(asks []Ask) {
 
 func (s *service) suspicious(now time.Time) (inside, outside bool) {
 	for _, i := range s.instances {
-		for _, group := range [][]*insideCheck{i.workers, i.listeners} {
+		for _, group := range i.inside() {
 			for _, c := range group {
-				inside = inside || valid(&c.cur, c.check, now) && c.cur.Finding.Suspicious
+				inside = inside || valid(&c.cur, c.check, now) && suspects(&c.cur.Finding)
 			}
 		}
 	}
@@ -117,4 +117,20 @@ func (s *service) suspicious(now time.Time) (inside, outside bool) {
 		}
 	}
 	return inside, outside
+}
+
+// suspects reports whether an inside finding asks for outside looks: because it
+// says so, or because it shows what a failing look would decide or make a page
+// (P6, P7, P11, P12).
+func suspects(f *checks.Finding) bool {
+	switch {
+	case f.Suspicious:
+		return true
+	case f.Workers != nil:
+		w := f.Workers
+		return w.Spinning > 0 || w.FDsExhausted > 0 || w.Main.State == checks.ProcStopped
+	case f.Listener != nil:
+		return f.Listener.ForeignLooks > 0
+	}
+	return false
 }

@@ -9,19 +9,26 @@ import (
 // TableInput is the reduced input of the instance table, for the test that
 // enumerates it.
 type TableInput struct {
-	Workers      *checks.WorkerFacts // nil: blind or expired
-	Served       bool
-	Listeners    []*checks.ListenerFacts // those that are usable
-	Declared     int                     // listeners in configuration
-	OutsideFails bool
+	Workers                    *checks.WorkerFacts // nil: blind or expired
+	Served                     bool
+	Listeners                  []*checks.ListenerFacts // those that are usable
+	Declared                   int                     // listeners in configuration
+	Heartbeats                 []*checks.HeartbeatFacts
+	Alone                      bool // the heartbeats are
+	OutsideFails               bool // looks pinned to it; they pass if OutsidePasses
+	OutsidePasses, PublicFails bool
 }
 
 // DecideInstance runs the instance table with the default grace. ok is false
 // for "keep".
 func DecideInstance(t TableInput, grace time.Duration) (v Verdict, p Proof, ok bool) {
 	in := insight{
-		workers: t.Workers, workersLook: tableNow, served: t.Served, declared: t.Declared, blind: 1 + t.Declared,
-		outsideFails: t.OutsideFails, grace: grace,
+		workers: t.Workers, workersLook: tableNow, served: t.Served, declared: t.Declared, blind: 1 + t.Declared + len(t.Heartbeats),
+		beats: len(t.Heartbeats), alone: t.Alone, outside: outsideWord{t.OutsideFails, t.OutsidePasses, t.PublicFails}, grace: grace,
+	}
+	for _, h := range t.Heartbeats {
+		in.usable++
+		in.heartbeats = append(in.heartbeats, heartbeatInsight{h, tableNow})
 	}
 	if t.Workers != nil {
 		in.usable++

@@ -75,7 +75,7 @@ func (j *Judge) Resume(st State) {
 		return
 	}
 	for _, i := range s.instances {
-		if len(i.workers)+len(i.listeners) > 0 && (st.Scope.Instance == "" || st.Scope.Instance == i.name) {
+		if len(i.workers)+len(i.listeners)+len(i.heartbeats) > 0 && (st.Scope.Instance == "" || st.Scope.Instance == i.name) {
 			i.lost = true
 		}
 	}
@@ -205,8 +205,8 @@ func (r checkRef) take(e *evidence.Stored) bool {
 		}
 		r.inside.cur = *e
 		r.owner.learn(e)
-		if look := e.LookTime(); mayBeRestart(&e.Finding) && look.After(r.service.restarting) {
-			r.service.restarting = look
+		if look := e.LookTime(); mayBeRestart(&e.Finding) && look.After(r.service.doubts.restarting) {
+			r.service.doubts.restarting = look
 		}
 		return true
 	}

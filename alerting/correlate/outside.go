@@ -20,6 +20,12 @@ const (
 	// of them confirms whatever the jitter.
 	confirmLooks = 2
 	confirmSpan  = 900 * time.Millisecond
+	// Where the inside shows that some of n are broken, each look fails with their
+	// share: 1 of 4 fails two looks of a place every 16th time, three every 64th,
+	// and a majority of three places at once by 3 looks once in a thousand rounds.
+	// Chosen: what a few broken ones cost by chance wakes nobody (section 4,
+	// "Partial failure").
+	partialLooks = 3
 	// What failed while the inside saw what may be a restart must outlast it: the
 	// default restart gap of JUDGING section 4.
 	restartGap = 3 * time.Second
@@ -86,15 +92,21 @@ func (b *ballot) failsFor(looks int, span time.Duration) bool {
 	return b.fails >= looks && b.cur.LookTime().Sub(b.firstFail) >= span
 }
 
+// doubts is what the inside shows that makes a fail need more.
+type doubts struct {
+	restarting time.Time // when it last saw what may be a restart
+	partial    bool      // some of several are broken now
+}
+
 // confirmed reports whether a second look, since the last sign of a restart,
 // confirmed the fail, or the fails have outlasted any restart.
-func (b *ballot) confirmed(restarting time.Time) bool {
-	if b.fails < confirmLooks {
+func (b *ballot) confirmed(d doubts) bool {
+	if b.fails < confirmLooks || d.partial && b.fails < partialLooks {
 		return false
 	}
 	since := b.firstFail
-	if restarting.After(since) {
-		since = restarting
+	if d.restarting.After(since) {
+		since = d.restarting
 	}
 	look := b.cur.LookTime()
 	return look.Sub(since) >= confirmSpan || look.Sub(b.firstFail) >= restartGap
@@ -182,9 +194,8 @@ func (t Tally) text(v Verdict) string {
 	}
 }
 
-// count counts the votes that are evidence at now. restarting is when the inside
-// last saw what may be a restart.
-func (o *outsideCheck) count(now time.Time, places int, restarting time.Time) count {
+// count counts the votes that are evidence at now.
+func (o *outsideCheck) count(now time.Time, places int, d doubts) count {
 	c := count{places: places}
 	for i := 0; i < len(o.ballots); {
 		var network votes
@@ -195,7 +206,7 @@ func (o *outsideCheck) count(now time.Time, places int, restarting time.Time) co
 					place.voted++
 					place.passed += one(b.passes > 0)
 					place.failed += one(b.fails > 0)
-					place.confirmed += one(b.confirmed(restarting))
+					place.confirmed += one(b.confirmed(d))
 					place.enduring += one(b.failsFor(aloneLooks, aloneSpan))
 					place.settled += one(b.passes >= closeRounds)
 				}

@@ -60,6 +60,8 @@ func drawOutside(t *rapid.T) (string, evidence.Vantage, checks.Finding) {
 	return rapid.SampledFrom([]string{"lb/http", "lb/http-1"}).Draw(t, "check"), rapid.SampledFrom(outsideVantages).Draw(t, "vantage"), f
 }
 
+var locals = []checks.LocalLook{"", "", checks.LocalAnswered, checks.LocalRefused, checks.LocalUnanswered, checks.LocalAccepted}
+
 func drawInside(t *rapid.T) (string, evidence.Vantage, checks.Finding) {
 	f := checks.Finding{Outcome: rapid.SampledFrom(outcomes).Draw(t, "outcome"), Suspicious: rapid.Bool().Draw(t, "suspicious")}
 	spans := []time.Duration{0, 200 * time.Millisecond, 3 * time.Second, 20 * time.Second}
@@ -67,7 +69,8 @@ func drawInside(t *rapid.T) (string, evidence.Vantage, checks.Finding) {
 	if rapid.Bool().Draw(t, "port") {
 		f.Listener = &checks.ListenerFacts{
 			Listener: "tcp 192.0.2.1:443", Listening: rapid.Bool().Draw(t, "listening"), EverListening: true, AbsentDumps: 3, AbsentFor: span,
-			Held: rapid.Bool().Draw(t, "held"), MainAlive: true, Local: checks.LocalRefused,
+			Held: rapid.Bool().Draw(t, "held"), MainAlive: true, Local: rapid.SampledFrom(locals).Draw(t, "local"), LocalFails: 3, LocalFor: span,
+			QueueDumps: 3, QueueFor: span, Queue: 3, ForeignLooks: rapid.IntRange(0, 2).Draw(t, "foreign looks"), LostShare: rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "share"), ForeignFor: span,
 		}
 		return "lb/port", agent, f
 	}
@@ -76,8 +79,12 @@ func drawInside(t *rapid.T) (string, evidence.Vantage, checks.Finding) {
 		Generation: rapid.SampledFrom([]string{"100.1", "200.2"}).Draw(t, "generation"),
 		Serving:    rapid.SampledFrom([]int{0, 0, 2, 4}).Draw(t, "serving"), LivingWorkers: rapid.IntRange(0, 4).Draw(t, "living"),
 		EverServed: rapid.Bool().Draw(t, "served"), NoneLooks: 2, NoneFor: span, NoBirthFor: span, MainGoneFor: span,
-		Chain: rapid.IntRange(0, 3).Draw(t, "chain"), ChainFor: span, Died: 3,
+		Chain: rapid.IntRange(0, 3).Draw(t, "chain"), ChainFor: span, Died: 3, Local: rapid.SampledFrom(locals).Draw(t, "local"), LocalFails: 3, LocalFor: span,
+		Frozen: rapid.IntRange(0, 4).Draw(t, "frozen"), FrozenFor: span, Spinning: rapid.IntRange(0, 4).Draw(t, "spinning"), SpinningFor: 2 * span,
+		LoopingSlots: rapid.IntRange(0, 1).Draw(t, "looping"), OnDemand: rapid.Bool().Draw(t, "on demand"), Stopping: rapid.IntRange(0, 3).Draw(t, "stopping") == 0,
+		StoppingFor: rapid.SampledFrom([]time.Duration{time.Second, 3 * time.Minute}).Draw(t, "stopping for"), MainDeaths: rapid.IntRange(0, 2).Draw(t, "main deaths"), FDsExhausted: rapid.IntRange(0, 1).Draw(t, "fds"),
 	}
+	f.Workers.Main.StoppedFor = span
 	return "lb/workers", agent, f
 }
 
@@ -307,12 +314,16 @@ func TestProperty_OrderWithinTheLastStepDoesNotMatter(t *testing.T) {
 			{Outcome: checks.Pass, Workers: &checks.WorkerFacts{Main: checks.Process{State: checks.ProcAlive}, Generation: "100.1", Serving: 4, LivingWorkers: 4, EverServed: true}},
 			{Outcome: checks.Fail, Listener: &checks.ListenerFacts{Listener: "tcp 192.0.2.1:443", EverListening: true, Held: true, AbsentDumps: 9, AbsentFor: time.Second, MainAlive: true, Local: checks.LocalRefused}},
 		},
+		"frozen": {
+			{Outcome: checks.Fail, Workers: &checks.WorkerFacts{Main: checks.Process{State: checks.ProcAlive}, Generation: "100.1", EverServed: true, LivingWorkers: 4, Frozen: 4, FrozenFor: time.Second, NoneLooks: 9, NoneFor: time.Second, Local: checks.LocalUnanswered}},
+			{Outcome: checks.Pass, Listener: &checks.ListenerFacts{Listener: "tcp 192.0.2.1:443", Listening: true, EverListening: true, MainAlive: true}},
+		},
 		"main dead": {
 			{Outcome: checks.Fail, Workers: &checks.WorkerFacts{Main: checks.Process{State: checks.ProcGone}, Generation: "100.1", EverServed: true, NoneLooks: 9, NoneFor: time.Minute, MainGoneFor: time.Minute}},
 			{Outcome: checks.Fail, Listener: &checks.ListenerFacts{Listener: "tcp 192.0.2.1:443", EverListening: true, AbsentDumps: 9, AbsentFor: time.Minute}},
 		},
 	}
-	names := []string{"crash loop", "healthy", "main dead", "port shut"}
+	names := []string{"crash loop", "frozen", "healthy", "main dead", "port shut"}
 	voters := outsideVantages[:5]
 	rapid.Check(t, func(t *rapid.T) {
 		n := numbering{}

@@ -49,50 +49,17 @@ type scenarioCheck struct {
 
 // sight is evidence before it is given an identity.
 type sight struct {
-	From       string         `yaml:"from"`  // "place/vantage"; host/agent for inside sights
-	Check      string         `yaml:"check"` // its name within the service
-	Outcome    string         `yaml:"outcome"`
-	Reason     checks.Reason  `yaml:"reason"`
-	Detail     string         `yaml:"detail"`
-	Suspicious bool           `yaml:"suspicious"`
-	Boot       string         `yaml:"boot"`
-	Waited     time.Duration  `yaml:"waited"`
-	Workers    *workersSight  `yaml:"workers"`
-	Listener   *listenerSight `yaml:"listener"`
-}
-
-type workersSight struct {
-	Main       checks.ProcState `yaml:"main"`
-	MainAge    time.Duration    `yaml:"main_age"`
-	Generation string           `yaml:"generation"`
-	MainServes bool             `yaml:"main_serves"`
-	Serving    int              `yaml:"serving"`
-	Stopped    int              `yaml:"stopped"`
-	Young      int              `yaml:"young"`     // hold the listener, do not serve yet
-	NoHolder   bool             `yaml:"no_holder"` // of a listener among the workers
-	Living     int              `yaml:"living"`
-	EverServed bool             `yaml:"ever_served"`
-	NoneLooks  int              `yaml:"none_looks"`
-	NoneFor    time.Duration    `yaml:"none_for"`
-	NoBirthFor time.Duration    `yaml:"no_birth_for"`
-	Chain      int              `yaml:"chain"`
-	ChainFor   time.Duration    `yaml:"chain_for"`
-	Died       int              `yaml:"died"`
-	DiedAge    time.Duration    `yaml:"died_age"`
-	Exits      map[string]int   `yaml:"exits"`
-	Respawn    time.Duration    `yaml:"respawn"`
-	GoneFor    time.Duration    `yaml:"gone_for"`
-	Local      checks.LocalLook `yaml:"local"`
-}
-
-type listenerSight struct {
-	Listening bool             `yaml:"listening"`
-	MainGone  bool             `yaml:"main_gone"`
-	Never     bool             `yaml:"never_listening"`
-	Dumps     int              `yaml:"dumps"`
-	AbsentFor time.Duration    `yaml:"absent_for"`
-	Held      bool             `yaml:"held"`
-	Local     checks.LocalLook `yaml:"local"`
+	From       string          `yaml:"from"`  // "place/vantage"; host/agent for inside sights
+	Check      string          `yaml:"check"` // its name within the service
+	Outcome    string          `yaml:"outcome"`
+	Reason     checks.Reason   `yaml:"reason"`
+	Detail     string          `yaml:"detail"`
+	Suspicious bool            `yaml:"suspicious"`
+	Boot       string          `yaml:"boot"`
+	Waited     time.Duration   `yaml:"waited"`
+	Workers    *workersSight   `yaml:"workers"`
+	Listener   *listenerSight  `yaml:"listener"`
+	Heartbeat  *heartbeatSight `yaml:"heartbeat"`
 }
 
 type step struct {
@@ -108,6 +75,7 @@ type step struct {
 type expect struct {
 	Verdict   string    `yaml:"verdict"`
 	Cause     *string   `yaml:"cause"`
+	Because   *string   `yaml:"because"`
 	Rule      *string   `yaml:"rule"`
 	Certainty *string   `yaml:"certainty"`
 	Effects   *[]string `yaml:"effects"`
@@ -156,35 +124,6 @@ func (s scenario) resolve(name string) (sight, error) {
 	return out, nil
 }
 
-func (w workersSight) facts() *checks.WorkerFacts {
-	f := &checks.WorkerFacts{
-		Main: checks.Process{PID: 100, State: w.Main, Role: checks.RoleMain, Age: w.MainAge}, Generation: w.Generation,
-		MainServes: w.MainServes, Serving: w.Serving, Expected: 4, EverServed: w.EverServed, NoneLooks: w.NoneLooks, NoneFor: w.NoneFor,
-		LivingWorkers: w.Living, NoBirthFor: w.NoBirthFor, Chain: w.Chain, ChainFor: w.ChainFor, Died: w.Died, DiedAge: w.DiedAge,
-		Exits: w.Exits, Respawn: w.Respawn, MainGoneFor: w.GoneFor, Local: w.Local, NoHolder: w.NoHolder,
-	}
-	if f.Main.State == "" {
-		f.Main.State = checks.ProcAlive
-	}
-	if f.Generation == "" {
-		f.Generation = "100.1"
-	}
-	for i := range w.Stopped {
-		f.Workers = append(f.Workers, checks.Process{PID: 200 + i, State: checks.ProcStopped, Role: checks.RoleWorker})
-	}
-	for i := range w.Young {
-		f.Workers = append(f.Workers, checks.Process{PID: 300 + i, State: checks.ProcAlive, Role: checks.RoleWorker, Listens: true})
-	}
-	return f
-}
-
-func (l listenerSight) facts(check string) *checks.ListenerFacts {
-	return &checks.ListenerFacts{
-		Listener: "tcp 192.0.2.1:" + strings.TrimPrefix(check, "port-"), Listening: l.Listening, EverListening: !l.Never, AbsentDumps: l.Dumps,
-		AbsentFor: l.AbsentFor, Held: l.Held, MainAlive: !l.MainGone, Local: l.Local,
-	}
-}
-
 // teller gives sights their identity.
 type teller struct {
 	scenario scenario
@@ -227,6 +166,9 @@ func (tl *teller) tell(name string, at time.Duration) (evidence.Stored, error) {
 	}
 	if s.Listener != nil {
 		e.Finding.Listener = s.Listener.facts(s.Check)
+	}
+	if s.Heartbeat != nil {
+		e.Finding.Heartbeat = s.Heartbeat.facts()
 	}
 	tl.last = e
 	return e, nil
@@ -306,6 +248,7 @@ func (x expect) check(t *testing.T, when string, st correlate.State, asks []stri
 		same("verdict", st.Verdict.String(), &x.Verdict)
 	}
 	same("cause", string(st.Cause), x.Cause)
+	same("because", string(st.Because), x.Because)
 	same("rule", st.Rule, x.Rule)
 	same("certainty", string(st.Certainty), x.Certainty)
 	same("instance", st.Scope.Instance, x.Instance)

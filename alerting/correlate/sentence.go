@@ -3,6 +3,7 @@ package correlate
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ func workersText(f *checks.WorkerFacts) string {
 	}
 	if f.LivingWorkers == 0 && f.Died == 0 {
 		if f.NoHolder {
-			b.WriteString(localText(f))
+			b.WriteString(ownText(f.Local))
 		} else {
 			fmt.Fprintf(&b, "; nothing was respawned for %s", round(f.NoBirthFor))
 		}
@@ -52,12 +53,72 @@ func workersText(f *checks.WorkerFacts) string {
 	return b.String()
 }
 
-// localText says what became of our own connection, where that is the proof.
-func localText(f *checks.WorkerFacts) string {
-	if f.Local == "" {
+// ownText says what became of our own connection, where that is part of the
+// proof.
+func ownText(l checks.LocalLook) string {
+	switch l {
+	case "":
+		return ""
+	case checks.LocalUnanswered:
+		return "; our own connection was not accepted"
+	case checks.LocalAccepted:
+		return "; our own connection was accepted and not answered"
+	}
+	return fmt.Sprintf("; our own connection was %s", l)
+}
+
+// frozenText says which workers are stopped, how and for how long.
+func frozenText(f *checks.WorkerFacts) string {
+	var first *checks.Process
+	for i := range f.Workers {
+		if p := &f.Workers[i]; isFrozen(p) && (first == nil || p.StoppedFor > first.StoppedFor) {
+			first = p
+		}
+	}
+	by := ""
+	if first != nil {
+		by = how(first)
+	}
+	n := workersOf(f, f.Frozen)
+	return fmt.Sprintf("%d of %d %s stopped%s for %s", f.Frozen, n, plural(n, "worker"), by, round(f.FrozenFor)) + pidsText(f, isFrozen)
+}
+
+func isFrozen(p *checks.Process) bool {
+	return p.State == checks.ProcStopped && p.Role == checks.RoleWorker
+}
+
+// how says what stopped a process.
+func how(p *checks.Process) string {
+	switch {
+	case p.Tracer != "":
+		return fmt.Sprintf(" (traced by %s)", p.Tracer)
+	case p.Traced:
+		return " (traced)"
+	case p.CgroupFrozen:
+		return " (frozen control group)"
+	}
+	return " (SIGSTOP)"
+}
+
+// pidsText lists the pids of the workers that is holds of.
+func pidsText(f *checks.WorkerFacts, is func(*checks.Process) bool) string {
+	var pids []string
+	for i := range f.Workers {
+		if is(&f.Workers[i]) {
+			pids = append(pids, strconv.Itoa(f.Workers[i].PID))
+		}
+	}
+	if len(pids) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; our own connection was %s", f.Local)
+	return ", " + plural(len(pids), "pid") + " " + few(pids)
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }
 
 // exitsText lists how processes ended, the most frequent first.
@@ -78,8 +139,11 @@ func exitsText(exits map[string]int) string {
 }
 
 func plural(n int, word string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return word
+	case strings.HasSuffix(word, "s"):
+		return word + "es"
 	}
 	return word + "s"
 }

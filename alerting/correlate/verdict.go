@@ -83,15 +83,22 @@ const (
 )
 
 // Rank orders causes by what can be the root of what (JUDGING section 6, the
-// ladder): main above its workers and listeners, those above what is seen from
-// outside. Causes of one rank are told apart by their onset alone.
+// ladder): main, or whoever stopped it, above its workers and listeners, those
+// above what they bring about, all above what is seen from outside. Causes of one
+// rank are told apart by their onset alone.
 func (c Cause) Rank() int {
 	switch c {
-	case CauseMainDead, CauseMainCrashLooping:
-		return 4
+	case CauseMainDead, CauseMainCrashLooping, CauseStopped:
+		return 7
 	case CauseMainFrozen:
+		return 6
+	case CauseWorkersDead, CauseWorkersCrashLooping, CauseWorkersFrozen, CauseWorkersSpinning, CausePortUnbound, CausePortStolen, CauseNeverReady:
+		return 5
+	case CauseFDExhausted:
+		return 4
+	case CauseWorkersBelowMinimum: // no stronger proof (P9), but too few may be why a queue stands
 		return 3
-	case CauseWorkersDead, CauseWorkersCrashLooping, CauseWorkersFrozen, CausePortUnbound, CauseNeverReady:
+	case CauseAcceptQueueStuck, CauseNoProgress, CauseHeartbeatMissed:
 		return 2
 	case CauseDNSFailing, CauseConnectFailing, CauseTLSFailing, CauseHTTPFailing:
 		return 1
@@ -156,8 +163,11 @@ func refOf(side Side, s *evidence.Stored) Ref {
 
 // State is the verdict on one service with all that explains it.
 type State struct {
-	Verdict   Verdict   `json:"verdict"`
-	Cause     Cause     `json:"cause,omitempty"`
+	Verdict Verdict `json:"verdict"`
+	Cause   Cause   `json:"cause,omitempty"`
+	// Because is what brought the cause about, where that is known: oom_killed,
+	// host_starved or stale_generation. The sentence says it in words.
+	Because   Cause     `json:"because,omitempty"`
 	Effects   []Cause   `json:"effects,omitempty"`
 	Certainty Certainty `json:"certainty,omitempty"`
 	Scope     Scope     `json:"scope"`
@@ -183,7 +193,7 @@ type State struct {
 // move (deaths so far, ages) do not count.
 func (a *State) differs(b *State) bool {
 	if a.Verdict != b.Verdict || a.Cause != b.Cause || a.Certainty != b.Certainty || a.Scope != b.Scope ||
-		a.Rule != b.Rule || a.Page != b.Page || a.Tally != b.Tally || len(a.Effects) != len(b.Effects) {
+		a.Rule != b.Rule || a.Page != b.Page || a.Because != b.Because || a.Tally != b.Tally || len(a.Effects) != len(b.Effects) {
 		return true
 	}
 	for i := range a.Effects {

@@ -249,7 +249,7 @@ func whyUpdate(old, now *correlate.State, relapse bool) string {
 		return "severity rose"
 	case old.Scope != now.Scope:
 		return "the scope changed"
-	case !slices.Equal(old.Effects, now.Effects), old.Certainty != now.Certainty, old.Rule != now.Rule:
+	case !slices.Equal(old.Effects, now.Effects), old.Certainty != now.Certainty, old.Rule != now.Rule, old.Because != now.Because:
 		return "more is known"
 	case (old.Tally.Failing == 0) != (now.Tally.Failing == 0):
 		return "what customers see changed"

@@ -143,6 +143,7 @@ func TestObserve_SaysWhatIsNew(t *testing.T) {
 		{"the scope", state("lb", correlate.Degraded, old[0], scopedTo("lb-1")), "the scope changed"},
 		{"the effects", state("lb", correlate.Degraded), "more is known"},
 		{"the certainty", state("lb", correlate.Degraded, old[0], certainty(correlate.Suspected)), "more is known"},
+		{"the because", state("lb", correlate.Degraded, old[0], func(st *correlate.State) { st.Because = correlate.CauseOOMKilled }), "more is known"},
 		{"customers see it", state("lb", correlate.Degraded, old[0], seenBy(1)), "what customers see changed"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
