@@ -38,19 +38,21 @@ func TestObserver_LeaksNoDescriptorsOverThousandsOfSweeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	finish := host.Prepare(o)
-	for i := range 2000 {
-		if i == 500 {
+	for i := range 10_000 {
+		switch i {
+		case 500:
 			s.Do("crash on")
+		case 2500:
+			s.Do("crash off")
 		}
 		host.Step(o)
 	}
 	during := openFDs(t) - before
-	s.Do("crash off")
 	finish()
 	if after := openFDs(t); after != before || during > 30 {
 		t.Errorf("%d descriptors more while observing, %d after; want at most 30, 0", during, after-before)
 	}
-	if st := o.Stats(); st.Exits < 10 || st.Sweeps < 2000 || st.Errors != 0 {
+	if st := o.Stats(); st.Exits < 10 || st.Sweeps < 10_000 || st.Errors != 0 {
 		t.Errorf("stats = %+v, want thousands of sweeps, tens of exits, no errors", st)
 	}
 }

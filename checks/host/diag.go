@@ -11,6 +11,9 @@ import (
 // socket is one LISTEN socket of the kernel's answer.
 type socket struct {
 	addr netip.AddrPort
+	// path is the name of a unix socket, "@name" in the abstract namespace; addr
+	// is zero then.
+	path string
 	// dual: an IPv6 wildcard that takes IPv4 as well.
 	dual bool
 	// queue is the accept queue now, backlog its limit: for LISTEN sockets
@@ -27,6 +30,7 @@ const (
 	sockDiagByFamily  = 20
 	nlmsgError        = 2
 	nlmsgDone         = 3
+	nlmFRequest       = 0x1         // NLM_F_REQUEST
 	nlmFRequestDump   = 0x1 | 0x300 // NLM_F_REQUEST | NLM_F_DUMP
 	stateListen       = 10          // TCP_LISTEN, net/tcp_states.h
 	ipprotoTCP        = 6
@@ -40,6 +44,9 @@ const (
 // listenRequest asks for the LISTEN sockets of one family. The kernel filters
 // by state, which is what makes a dump cheap on a busy host.
 func listenRequest(family byte, seq uint32) []byte {
+	if family == afUnix {
+		return unixRequest(seq)
+	}
 	b := make([]byte, nlHeaderLen+diagReqLen)
 	ne := binary.NativeEndian
 	ne.PutUint32(b[0:], uint32(len(b)))
@@ -77,7 +84,11 @@ func parseDiag(b []byte, seq uint32, into []socket) (out []socket, done bool, er
 				}
 				return into, true, nil
 			case sockDiagByFamily:
-				s, ok, err := parseDiagMsg(body)
+				parse := parseDiagMsg
+				if len(body) > 0 && body[0] == afUnix {
+					parse = parseUnixMsg
+				}
+				s, ok, err := parse(body)
 				if err != nil {
 					return into, false, err
 				}

@@ -12,6 +12,7 @@ func Prepare(o *Observer) (finish func()) {
 		panic(err)
 	}
 	o.kernel.watch, o.kernel.listening = w, d.listening
+	o.keepFiles()
 	return func() { o.release(); d.close() }
 }
 
@@ -36,3 +37,6 @@ func Sweep(o *Observer) {
 		o.sweep(t)
 	}
 }
+
+// Release gives back what an observer that never ran may have opened.
+func Release(o *Observer) { o.lookups.close() }

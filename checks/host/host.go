@@ -5,8 +5,6 @@
 package host
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -44,8 +42,9 @@ type Target struct {
 	UnixListeners []string
 	// Other ways to find main, instead of PIDFile and Port: a systemd unit
 	// ("nginx.service"), a control group (a path under the cgroup mount), an
-	// executable's path, or a regular expression over the command line. Of several
-	// matches main is the ancestor of the others, else the oldest.
+	// executable's path, or a regular expression over the command line (the last
+	// two together: both must match). Of several matches main is the ancestor of
+	// the others, else the oldest.
 	Unit, Cgroup, Exe, Cmdline string
 	// WorkersBy says who main's workers are: empty for its children, "cgroup" for
 	// every other process of its control group, or "name" for the processes of its
@@ -65,9 +64,23 @@ type Deps struct {
 	// Root is where procfs is mounted; empty means /proc. Under any other root
 	// no pidfds are opened, for the numbers there are not this kernel's.
 	Root string
+	// SystemBus is the D-Bus address at which systemd is asked for units; empty
+	// means the system bus. Only targets with a Unit ask.
+	SystemBus string
 	// Log may be nil.
 	Log *slog.Logger
 }
+
+// ConnectorState is what became of the process connector.
+type ConnectorState string
+
+// The states.
+const (
+	ConnectorOff     ConnectorState = "off"     // not asked for: no live /proc, or not running
+	ConnectorLive    ConnectorState = "live"    // the kernel tells us
+	ConnectorRefused ConnectorState = "refused" // another namespace, or rights that an old kernel wants
+	ConnectorDropped ConnectorState = "dropped" // too many events of processes that are none of ours
+)
 
 // Stats are the observer's own counters since it was made.
 type Stats struct {
@@ -77,28 +90,16 @@ type Stats struct {
 	Unseen uint64 // workers that lived and died between two sweeps
 	Scans  uint64 // walks of all of /proc, to find an owner
 	Errors uint64 // what we could not read for reasons of our own
-}
 
-// Validate reports the first fault that would make a target unwatchable.
-func (c Config) Validate() error {
-	seen := map[string]bool{}
-	for _, t := range c.Targets {
-		switch {
-		case t.Name == "":
-			return errors.New("host: a target has no name")
-		case seen[t.Name]:
-			return fmt.Errorf("host: target %q twice", t.Name)
-		case t.PIDFile == "" && !t.Port.IsValid():
-			return fmt.Errorf("host: target %q: neither a pid file nor a port", t.Name)
-		}
-		for _, l := range t.listeners() {
-			if !l.IsValid() || l.Port() == 0 {
-				return fmt.Errorf("host: target %q: listener %q needs an address and a port", t.Name, l)
-			}
-		}
-		seen[t.Name] = true
-	}
-	return nil
+	// Connector is the process connector's state; ConnectorEvents are those that
+	// passed its filter, ConnectorLost those that the kernel or we had no room for,
+	// ConnectorResyncs the sweeps of everything that followed, ConnectorDrops how
+	// often it was given up.
+	Connector        ConnectorState
+	ConnectorEvents  uint64
+	ConnectorLost    uint64
+	ConnectorResyncs uint64
+	ConnectorDrops   uint64
 }
 
 // listeners are the declared listeners with Port, each once.

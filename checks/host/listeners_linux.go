@@ -1,19 +1,17 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 )
 
-// ListenersOf returns the TCP addresses on which the process named by a pid file
-// listens now, in no order: what a person who names only the pid file would have
-// declared. None is no error: a main whose workers listen for it has none.
-func ListenersOf(pidFile string) ([]netip.AddrPort, error) {
-	pid, _, err := readPIDFile(pidFile)
-	if err != nil {
-		return nil, err
-	}
+// ListenersOf returns the TCP addresses on which one of the processes listens now,
+// in no order: what a person who names only the processes would have declared.
+// None is no error. It looks in the network namespace of the calling thread. What
+// may not be read of one process is an error, told with what the others have.
+func ListenersOf(pids ...int) (out []netip.AddrPort, err error) {
 	d, err := openDiag()
 	if err != nil {
 		return nil, err
@@ -23,18 +21,19 @@ func ListenersOf(pidFile string) ([]netip.AddrPort, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []netip.AddrPort
 	fs := newProcfs("/proc")
-	err = fs.numbers(fmt.Sprintf("/proc/%d/fd", pid), func(fd int) {
-		inode, ok := fs.fdInode(pid, fd)
-		if !ok {
-			return
-		}
-		for _, s := range all {
-			if s.inode == inode && !slices.Contains(out, s.addr) {
-				out = append(out, s.addr)
+	for _, pid := range pids {
+		err = errors.Join(err, fs.numbers(fmt.Sprintf("/proc/%d/fd", pid), func(fd int) {
+			inode, ok := fs.fdInode(pid, fd)
+			if !ok {
+				return
 			}
-		}
-	})
+			for _, s := range all {
+				if s.inode == inode && !slices.Contains(out, s.addr) {
+					out = append(out, s.addr)
+				}
+			}
+		}))
+	}
 	return out, err
 }

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,13 +47,24 @@ func (o *Observer) resolveMain(t *target, now time.Duration) {
 		return // we could not look: what we knew stands
 	}
 	was, why := t.status, t.why
-	if t.cfg.PIDFile != "" {
+	switch {
+	case t.cfg.PIDFile != "":
 		o.mainByPIDFile(t, alive, now)
-	} else {
+	case t.cfg.Unit != "":
+		o.mainByUnit(t, alive, now)
+	case t.cfg.Cgroup != "":
+		o.mainByGroup(t, func(h hierarchies) []string { return h.groupDirs(t.cfg.Cgroup) }, "control group "+t.cfg.Cgroup, alive, now)
+	case t.cfg.Exe != "" || t.cfg.Cmdline != "":
+		o.mainByProgram(t, alive, now)
+	default:
 		o.mainByPort(t, alive, now)
 	}
 	if t.status == MainAlive {
 		t.lastAlive = now
+		// It may become another program while it is young, and be moved later.
+		if since := now - t.located; since >= regroup && !t.main.reading.calm || since >= 6*regroup || t.main.view.Age < youngAgain && since >= settled {
+			o.locate(t)
+		}
 	}
 	if t.status != was || t.why != why {
 		t.changed = true
@@ -67,6 +77,10 @@ func (o *Observer) checkMain(t *target, now time.Duration) (alive bool) {
 	p := t.main
 	if p == nil || p.dead {
 		return false
+	}
+	if p.reading.calm {
+		t.rest(p, now)
+		return true
 	}
 	s, err := o.kernel.fs.stat(p.view.PID)
 	switch {
@@ -88,6 +102,10 @@ func (o *Observer) checkMain(t *target, now time.Duration) (alive bool) {
 }
 
 func (o *Observer) mainByPIDFile(t *target, alive bool, now time.Duration) {
+	if alive && t.pidFileSame && !t.fast && now-t.pidFileAt < 2*slowEvery && t.status == MainAlive && t.why == "" {
+		return
+	}
+	t.pidFileSame = false
 	pid, file, err := readPIDFile(t.cfg.PIDFile)
 	name := "pid file " + t.cfg.PIDFile
 	switch {
@@ -105,7 +123,11 @@ func (o *Observer) mainByPIDFile(t *target, alive bool, now time.Duration) {
 		t.missing(alive, why)
 		return
 	case alive && pid == t.main.view.PID:
-		t.status, t.why, t.pidFile = MainAlive, "", file
+		t.pidFile, t.heirOf = file, ID{}
+		o.obey(t, now)
+		return
+	case alive && pid == t.heirOf.PID && file == t.pidFile:
+		o.obey(t, now) // its child does its work; gunicorn writes the file anew in the end
 		return
 	}
 	s, err := o.kernel.fs.stat(pid)
@@ -152,6 +174,7 @@ func (o *Observer) take(t *target, s *stat, now time.Duration) {
 		o.forget(p)
 	}
 	clear(t.kids)
+	clear(t.briefs)
 	t.counted, t.reaped, t.lastExit = false, 0, 0
 	for _, l := range t.listeners {
 		l.EverListening = l.Listening
@@ -162,120 +185,10 @@ func (o *Observer) take(t *target, s *stat, now time.Duration) {
 	t.inodes = t.interest()
 	t.main = o.meet(t, s, now)
 	t.main.view.Exe = o.kernel.fs.exe(s.pid)
+	t.startStack, t.heirOf = s.startStack, ID{}
+	o.locate(t)
 	t.status, t.why = MainAlive, ""
 	t.record(Event{Kind: MainFound, Process: t.main.view.ID, Comm: s.comm, Born: s.born(), At: now})
-}
-
-// mainByPort finds main as the owner of the listening port.
-func (o *Observer) mainByPort(t *target, alive bool, now time.Duration) {
-	l := t.listeners[0] // the port: see Target.listeners
-	if alive {
-		t.status, t.why = MainAlive, ""
-		o.succeed(t, l, now)
-		return
-	}
-	if !l.Listening {
-		t.missing(false, fmt.Sprintf("nobody listens on %s", l.Addr))
-		return
-	}
-	if !t.scan.due(now, t.version) {
-		t.trouble = t.scanTrouble
-		t.missing(false, t.why)
-		return
-	}
-	holders, refused, err := o.holders(l.inodes)
-	t.scanTrouble = Trouble{}
-	switch {
-	case err != nil:
-		t.blame(err)
-		t.scanTrouble = t.trouble
-	case len(holders) == 0 && refused > 0:
-		t.scanTrouble = Trouble{checks.ReasonNoPermission, fmt.Sprintf("owner of %s unknown: the descriptors of %d processes may not be read: the agent needs CAP_SYS_PTRACE", l.Addr, refused)}
-		t.trouble = t.scanTrouble
-		t.missing(false, t.trouble.Detail)
-	case len(holders) == 0:
-		t.missing(false, fmt.Sprintf("no process of this host holds the socket that listens on %s", l.Addr))
-	default:
-		s := o.mainAmong(holders)
-		o.take(t, &s, now)
-	}
-}
-
-// succeed makes another process main if it holds the port and runs a program of
-// the same name, and neither main nor one of its tree holds it: the old main of
-// an upgrade may live on for days. A stranger who took the port is none.
-func (o *Observer) succeed(t *target, l *listener, now time.Duration) {
-	if !l.Listening || len(l.foreign) == 0 || len(l.foreign) != len(l.Owners) {
-		return
-	}
-	var holders []stat
-	for _, f := range l.foreign {
-		if s, err := o.kernel.fs.stat(f.PID); err == nil && s.start == f.StartTicks {
-			holders = append(holders, s)
-		}
-	}
-	if len(holders) == 0 {
-		return
-	}
-	s := o.mainAmong(holders)
-	exe := o.kernel.fs.exe(s.pid)
-	if s.pid == t.main.view.PID || exe == "" || path.Base(exe) != path.Base(t.main.view.Exe) {
-		return
-	}
-	l.foreign, l.orphan = nil, 0
-	o.take(t, &s, now)
-}
-
-// mainAmong names main among the owners of a port: the parent they share, if it
-// is not pid 1 and runs the same executable (its workers bind, it does not);
-// else the owner above the others; the oldest if there are several.
-func (o *Observer) mainAmong(owners []stat) stat {
-	fs := o.kernel.fs
-	parent, same := owners[0].ppid, true
-	byPID := map[int]bool{}
-	for _, s := range owners {
-		same = same && s.ppid == parent
-		byPID[s.pid] = true
-	}
-	if same && parent > 1 {
-		exe := fs.exe(parent)
-		s, err := fs.stat(parent)
-		// A parent of another user shows its name, though not its executable.
-		if err == nil && (exe != "" && exe == fs.exe(owners[0].pid) || exe == "" && s.comm == owners[0].comm) {
-			return s
-		}
-	}
-	var top *stat
-	for i := range owners {
-		if o.ancestor(owners[i].ppid, func(pid int) bool { return byPID[pid] }) {
-			continue
-		}
-		if top == nil || owners[i].start < top.start {
-			top = &owners[i]
-		}
-	}
-	if top == nil { // a loop of parents: processes came and went while we looked
-		return owners[0]
-	}
-	return *top
-}
-
-// ancestor reports whether pid or one of its ancestors satisfies is.
-func (o *Observer) ancestor(pid int, is func(pid int) bool) bool {
-	for range 64 { // deeper than any process tree we saw; ends loops of reused pids
-		if pid <= 1 {
-			return pid == 1 && is(1)
-		}
-		if is(pid) {
-			return true
-		}
-		s, err := o.kernel.fs.stat(pid)
-		if err != nil {
-			return false
-		}
-		pid = s.ppid
-	}
-	return false
 }
 
 func isErrno(err error) bool {

@@ -14,6 +14,8 @@ type diag struct {
 	seq uint32
 	buf []byte
 	out []socket
+	// unix lists unix sockets too.
+	unix bool
 }
 
 func openDiag() (*diag, error) {
@@ -29,7 +31,10 @@ func (d *diag) close() { unix.Close(d.fd) }
 // listening returns all LISTEN sockets, valid until the next call.
 func (d *diag) listening() ([]socket, error) {
 	d.out = d.out[:0]
-	for _, family := range []byte{afINET, afINET6} {
+	for _, family := range []byte{afINET, afINET6, afUnix} {
+		if family == afUnix && !d.unix {
+			continue
+		}
 		if err := d.dump(family); err != nil {
 			return nil, err
 		}

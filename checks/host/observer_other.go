@@ -4,7 +4,10 @@ package host
 
 import (
 	"context"
+	"maps"
+	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/checks"
@@ -42,14 +45,34 @@ func (o *Observer) Snapshot(name string) (Snapshot, bool) {
 	for _, a := range t.listeners() {
 		s.Listeners = append(s.Listeners, Listener{Addr: a})
 	}
+	for _, name := range t.UnixListeners {
+		s.Listeners = append(s.Listeners, Listener{Path: name})
+	}
 	return s, true
 }
 
 // Changed never receives.
 func (o *Observer) Changed() <-chan struct{} { return nil }
 
+// Accepted knows nothing.
+func (o *Observer) Accepted(string, netip.AddrPort, netip.AddrPort) (accepted, known bool) {
+	return false, false
+}
+
+// Targets returns the names of the targets, sorted.
+func (o *Observer) Targets() []string { return slices.Sorted(maps.Keys(o.targets)) }
+
+// Connections knows nothing.
+func (o *Observer) Connections() []Connections { return nil }
+
+// CPU knows nothing.
+func (o *Observer) CPU(string) (used time.Duration, ok bool) { return 0, false }
+
+// InNamespace calls f: there are no network namespaces here.
+func (o *Observer) InNamespace(_ string, f func() error) error { return f() }
+
 // Stats are all zero.
-func (o *Observer) Stats() Stats { return Stats{} }
+func (o *Observer) Stats() Stats { return Stats{Connector: ConnectorOff} }
 
 var epoch = time.Now()
 

@@ -21,9 +21,6 @@ const (
 	// socket can be handed over. Both chosen.
 	youngFDs  = 5 * time.Second
 	rescanFDs = 30 * time.Second
-	// orphanFor is how long a socket must be without an owner in the target
-	// before all of /proc is walked for one: a worker just born looks like that.
-	orphanFor = 200 * time.Millisecond
 )
 
 // owners finds out who of the target holds its sockets.
@@ -33,7 +30,7 @@ func (o *Observer) owners(t *target, now time.Duration) {
 			p.view.Listens, p.view.FDsUnknown = false, false
 		}
 		for _, l := range t.listeners {
-			l.Owners, l.OwnersUnknown, l.foreign = nil, "", nil
+			l.Owners, l.OwnersUnknown = nil, ""
 		}
 		return
 	}
@@ -109,79 +106,58 @@ func (o *Observer) ownersOf(t *target, l *listener, now time.Duration) {
 	l.Owners, l.Held, l.OwnersUnknown = nil, false, ""
 	found := map[uint64]bool{}
 	for _, p := range t.procs() {
-		role := checks.RoleWorker
-		if p == t.main {
-			role = checks.RoleMain
-		}
 		if p.dead || p == t.main && t.status != MainAlive {
 			continue
 		}
-		holds := false
-		for _, h := range p.fds {
-			if slices.Contains(l.inodes, h.inode) {
-				holds, found[h.inode] = true, true
-			}
-			if !l.Listening && slices.Contains(l.last, h.inode) {
-				l.Held = true
-			}
-		}
-		if holds {
+		if l.take(p, found) {
 			v := p.view
 			v.Listens = true
+			role := checks.RoleWorker
+			if p == t.main {
+				role = checks.RoleMain
+			}
 			l.Owners = append(l.Owners, Owner{Process: v, Role: role})
 		}
 	}
 	slices.SortFunc(l.Owners, func(a, b Owner) int { return a.PID - b.PID })
-	if len(l.Owners) == 0 && t.fdTrouble != "" {
+	if t.main == nil || t.fdTrouble != "" {
+		// Who is a stranger cannot be told.
+		l.lost = nil
+		o.count(t, l, now)
+	} else {
+		o.strangers(t, l, found, now)
+	}
+	outside, unknown := l.outsiders()
+	l.Owners = append(l.Owners, outside...)
+	switch {
+	case len(l.Owners) > 0 || !l.Listening:
+	case t.fdTrouble != "":
 		l.OwnersUnknown = t.fdTrouble
-	}
-	if t.status != MainAlive && len(l.Owners) == 0 && l.OwnersUnknown == "" && l.Listening {
+	case t.status != MainAlive && t.trouble.Reason == checks.ReasonNoPermission:
+		l.OwnersUnknown = t.trouble.Detail
+	case t.status != MainAlive:
 		l.OwnersUnknown = "the main process is not known"
-		if t.trouble.Reason == checks.ReasonNoPermission {
-			l.OwnersUnknown = t.trouble.Detail
-		}
+	default:
+		l.OwnersUnknown = unknown
 	}
-	if len(found) == len(l.inodes) || t.status != MainAlive || t.fdTrouble != "" {
-		l.orphan, l.foreign = 0, nil
-		return
-	}
-	o.foreigners(t, l, found, now)
-	l.Owners = append(l.Owners, l.foreign...)
 }
 
-// foreigners walks all of /proc for the owner of a socket that nobody of the
-// target holds.
-func (o *Observer) foreigners(t *target, l *listener, found map[uint64]bool, now time.Duration) {
-	if l.orphan == 0 {
-		l.orphan = now
-	}
-	if now-l.orphan < orphanFor || !l.scan.due(now, t.version) {
-		return
-	}
-	var lost []uint64
-	for _, i := range l.inodes {
-		if !found[i] {
-			lost = append(lost, i)
+// take notes what p holds of the listener's sockets and reports whether that is
+// one that listens.
+func (l *listener) take(p *proc, found map[uint64]bool) (holds bool) {
+	for _, h := range p.fds {
+		if slices.Contains(l.inodes, h.inode) {
+			holds, found[h.inode] = true, true
+			if l.held == nil {
+				l.held = map[uint64]bool{}
+			}
+			l.held[h.inode] = true
+		}
+		if !l.Listening && slices.Contains(l.last, h.inode) {
+			l.Held = true
 		}
 	}
-	holders, refused, err := o.holders(lost)
-	l.foreign = nil
-	if err != nil {
-		l.OwnersUnknown = err.Error()
-		return
-	}
-	for _, s := range holders {
-		// A child forked since the sweep is no stranger.
-		if o.ancestor(s.pid, func(pid int) bool { return pid == t.main.view.PID }) {
-			continue
-		}
-		v := Process{ID: ID{s.pid, s.start}, PPID: s.ppid, Comm: s.comm, State: s.procState(),
-			Exe: o.kernel.fs.exe(s.pid), Born: s.born(), Age: max(0, now-s.born()), Listens: true}
-		l.foreign = append(l.foreign, Owner{Process: v, Role: checks.RoleForeign})
-	}
-	if len(holders) == 0 && refused > 0 && len(l.Owners) == 0 {
-		l.OwnersUnknown = fmt.Sprintf("the descriptors of %d processes may not be read: the agent needs CAP_SYS_PTRACE", refused)
-	}
+	return holds
 }
 
 // markListens sets Listens on the processes that hold a LISTEN socket now.
@@ -200,28 +176,41 @@ func (t *target) markListens() {
 	}
 }
 
+// holding is a process that has a socket open, and under which number.
+type holding struct {
+	stat
+	fd int
+}
+
 // holders walks all of /proc for the processes that have one of the sockets
 // open. refused counts those whose descriptors we may not read.
-func (o *Observer) holders(inodes []uint64) (out []stat, refused int, err error) {
+func (o *Observer) holders(want map[uint64]bool) (out map[uint64][]holding, refused int, err error) {
 	o.stats.scans.Add(1)
 	var pids []int
 	if err := o.kernel.fs.numbers(o.kernel.fs.root, func(n int) { pids = append(pids, n) }); err != nil {
 		return nil, 0, fmt.Errorf("walk %s: %w", o.kernel.fs.root, err)
 	}
+	out = map[uint64][]holding{}
 	for _, pid := range pids {
-		holds := false
-		err := o.sockets(pid, func(_ int, inode uint64) { holds = holds || slices.Contains(inodes, inode) })
+		var fds []heldFD
+		err := o.sockets(pid, func(fd int, inode uint64) {
+			if want[inode] && !slices.ContainsFunc(fds, func(h heldFD) bool { return h.inode == inode }) {
+				fds = append(fds, heldFD{fd, inode})
+			}
+		})
 		switch {
 		case denied(err):
 			refused++
 		case err != nil && !gone(err):
 			return nil, 0, errors.Join(fmt.Errorf("walk %s", o.kernel.fs.root), err)
 		}
-		if !holds {
+		if len(fds) == 0 {
 			continue
 		}
 		if s, err := o.kernel.fs.stat(pid); err == nil {
-			out = append(out, s)
+			for _, h := range fds {
+				out[h.inode] = append(out[h.inode], holding{s, h.fd})
+			}
 		}
 	}
 	return out, refused, nil

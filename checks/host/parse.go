@@ -14,6 +14,9 @@ import (
 // interface on every architecture we build for (sysconf(3), _SC_CLK_TCK).
 const tick = 10 * time.Millisecond
 
+// maxTicks is 174 years of ticks; a time.Duration holds them.
+const maxTicks = 1 << 39
+
 // maxPID is PID_MAX_LIMIT of 64-bit kernels (include/linux/threads.h).
 const maxPID = 4 << 20
 
@@ -23,14 +26,23 @@ type stat struct {
 	comm  string
 	state byte
 	ppid  int
+	// utime and stime are the CPU time of all threads (fields 14 and 15), threads
+	// how many they are (field 20).
+	utime, stime time.Duration
+	threads      int
 	// reaped sums the counters of waited-for children (fields 11, 13, 16, 17:
 	// faults and ticks). It rises whenever main reaps one; its unit means
 	// nothing.
 	reaped uint64
-	start  uint64
+	// childTime is the CPU time of waited-for children (fields 16 and 17).
+	childTime time.Duration
+	start     uint64
 	// startCode is 1 when we may not see it, and then exitCode is hidden too.
 	startCode uint64
-	exitCode  int // wait status; 0 also if hidden
+	// startStack is where its stack begins: a fork keeps it, an execve(2) draws it
+	// anew. 0 when we may not see it.
+	startStack uint64
+	exitCode   int // wait status; 0 also if hidden
 }
 
 // born is the beginning of the tick in which the process was born.
@@ -77,7 +89,7 @@ func (s *stat) set(field int, word []byte) bool {
 	case 3:
 		s.state = word[0]
 		return len(word) == 1
-	case 4, 11, 13, 22, 26, 52:
+	case 4, 11, 13, 14, 15, 20, 22, 26, 28, 52:
 		v, ok := parseUint(word)
 		if !ok {
 			return false
@@ -86,11 +98,22 @@ func (s *stat) set(field int, word []byte) bool {
 		case 4:
 			s.ppid = int(v)
 			return v <= maxPID
+		case 14:
+			s.utime = time.Duration(v) * tick
+			return v < maxTicks
+		case 15:
+			s.stime = time.Duration(v) * tick
+			return v < maxTicks
+		case 20:
+			s.threads = int(v)
+			return v <= maxPID
 		case 22:
 			s.start = v
-			return v < 1<<39 // 174 years of ticks; a time.Duration holds them
+			return v < maxTicks
 		case 26:
 			s.startCode = v
+		case 28:
+			s.startStack = v
 		case 52:
 			s.exitCode = int(v & 0xffff)
 		default:
@@ -99,6 +122,8 @@ func (s *stat) set(field int, word []byte) bool {
 	case 16, 17: // signed in the kernel's format; never negative in truth
 		if v, ok := parseUint(word); ok {
 			s.reaped += v
+			v = min(v, maxTicks/4) // a sum must fit
+			s.childTime += time.Duration(v) * tick
 		}
 	}
 	return true

@@ -5,13 +5,14 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseStat_CommandsMayHoldAnything(t *testing.T) {
 	const tail = " S 7 1 1 0 -1 0 1 20 3 40 5 6 70 80 20 0 1 0 999 0 0 0 4096 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 9\n"
 	for _, comm := range []string{"nginx", "", "a b", "evil) R 1 (", "))))", "line\nbreak"} {
 		s, err := parseStat([]byte("42 (" + comm + ")" + tail))
-		want := stat{pid: 42, comm: comm, state: 'S', ppid: 7, reaped: 20 + 40 + 70 + 80, start: 999, startCode: 4096, exitCode: 9}
+		want := stat{pid: 42, comm: comm, state: 'S', ppid: 7, utime: 50 * time.Millisecond, stime: 60 * time.Millisecond, threads: 1, reaped: 20 + 40 + 70 + 80, childTime: 150 * tick, start: 999, startCode: 4096, exitCode: 9}
 		if err != nil || s != want {
 			t.Errorf("parseStat(comm %q) = %+v, %v, want %+v", comm, s, err, want)
 		}
@@ -107,7 +108,7 @@ func FuzzParseDiag(f *testing.F) {
 	f.Add(diagAnswer(1, nlmsgError, make([]byte, 2)), uint32(1))
 	f.Fuzz(func(t *testing.T, b []byte, seq uint32) {
 		got, done, err := parseDiag(b, seq, nil)
-		if len(got) > len(b)/diagMsgLen || done && err == nil && len(b) < nlHeaderLen {
+		if len(got) > len(b)/(nlHeaderLen+unixMsgLen) || done && err == nil && len(b) < nlHeaderLen {
 			t.Errorf("%d sockets, done %t out of %d bytes", len(got), done, len(b))
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wake tells the run goroutine that something happened to a process it knows.
-// The process connector's events will arrive the same way.
+// wake tells the run goroutine that something happened to a process it knows or,
+// under connectorToken, that the process connector has something to tell.
 type wake struct {
 	token uint32
 	at    time.Duration
@@ -68,8 +68,8 @@ func newWatcher() (w *watcher, err error) {
 // add watches a pidfd and returns the token its wake will carry, never 0.
 func (w *watcher) add(pidfd int) (uint32, error) {
 	w.next++
-	if w.next == 0 {
-		w.next++
+	if w.next == connectorToken {
+		w.next = 1
 	}
 	// One shot: an exited process stays readable, and once is enough.
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(w.next)}

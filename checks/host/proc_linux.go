@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +15,12 @@ type procfs struct {
 	path []byte
 	buf  []byte
 	dir  []byte
+	// scratch holds the numbers of one directory at a time.
+	scratch []int
+	// kept are files that stay open, by pid; nil keeps none. open counts them,
+	// openMost is how many they may be.
+	kept           map[int]*keptFiles
+	open, openMost int
 }
 
 func newProcfs(root string) *procfs {
@@ -33,6 +40,15 @@ func (p *procfs) join(pid int, rest string) string {
 	p.path = appendInt(p.path, pid)
 	p.path = append(p.path, rest...)
 	return string(p.path)
+}
+
+// pathTo is join for the calls of syscall_linux.go: it ends with a zero byte.
+func (p *procfs) pathTo(pid int, rest string) []byte {
+	p.path = append(p.path[:0], p.root...)
+	p.path = append(p.path, '/')
+	p.path = appendInt(p.path, pid)
+	p.path = append(append(p.path, rest...), 0)
+	return p.path
 }
 
 // read returns a whole file, valid until the next read.
@@ -70,8 +86,45 @@ func open(path string, flags int) (int, error) {
 	}
 }
 
+// file reads a file of a process, kept open if it is one of those, valid until
+// the next read.
+func (p *procfs) file(pid int, name string) ([]byte, error) {
+	if k := p.kept[pid]; k != nil {
+		fd := &k.stat
+		if name == "/schedstat" {
+			fd = &k.sched
+		}
+		if b, used := p.readKept(k, fd, pid, name); used {
+			return b, nil
+		}
+	}
+	return p.readNow(p.pathTo(pid, name))
+}
+
+// readNow is read for the files that openNow is for.
+func (p *procfs) readNow(path []byte) ([]byte, error) {
+	fd, err := openNow(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer closeNow(fd)
+	for n := 0; ; {
+		if n == len(p.buf) {
+			p.buf = append(p.buf, make([]byte, len(p.buf))...)
+		}
+		m, err := readNow(fd, p.buf[n:])
+		switch {
+		case err != nil:
+			return nil, err
+		case m == 0:
+			return p.buf[:n], nil
+		}
+		n += m
+	}
+}
+
 func (p *procfs) stat(pid int) (stat, error) {
-	b, err := p.read(p.join(pid, "/stat"))
+	b, err := p.file(pid, "/stat")
 	if err != nil {
 		return stat{}, err
 	}
@@ -82,13 +135,16 @@ func (p *procfs) stat(pid int) (stat, error) {
 	if s.pid != pid {
 		return stat{}, fmt.Errorf("pid %d: %w", pid, errBadStat)
 	}
+	if k := p.kept[pid]; k != nil {
+		k.threads = s.threads
+	}
 	return s, nil
 }
 
 // exe is the path of the executable, empty if it cannot be read.
 func (p *procfs) exe(pid int) string {
 	var b [512]byte
-	n, err := unix.Readlink(p.join(pid, "/exe"), b[:])
+	n, err := readlinkNow(p.pathTo(pid, "/exe"), b[:])
 	if err != nil {
 		return ""
 	}
@@ -98,9 +154,9 @@ func (p *procfs) exe(pid int) string {
 // fdInode is the socket inode behind a descriptor. ok is false if it is none.
 func (p *procfs) fdInode(pid, fd int) (inode uint64, ok bool) {
 	var b [64]byte
-	p.join(pid, "/fd/")
-	p.path = appendInt(p.path, fd)
-	n, err := unix.Readlink(string(p.path), b[:])
+	p.pathTo(pid, "/fd/")
+	p.path = append(appendInt(p.path[:len(p.path)-1], fd), 0)
+	n, err := readlinkNow(p.path, b[:])
 	if err != nil {
 		return 0, false
 	}
@@ -109,16 +165,13 @@ func (p *procfs) fdInode(pid, fd int) (inode uint64, ok bool) {
 
 // names calls fn with each entry of a directory that is a number.
 func (p *procfs) numbers(path string, fn func(n int)) error {
-	fd, err := open(path, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := openNow(append([]byte(path), 0), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd)
+	defer closeNow(fd)
 	for {
-		n, err := unix.ReadDirent(fd, p.dir)
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := listNow(fd, p.dir)
 		if err != nil {
 			return err
 		}
@@ -139,15 +192,18 @@ func (p *procfs) numbers(path string, fn func(n int)) error {
 
 // children are main's own: those of each of its threads.
 func (p *procfs) children(pid int, into []int) ([]int, error) {
+	if k := p.kept[pid]; k != nil && k.threads == 1 {
+		if b, used := p.readKept(k, &k.children, pid, "/task/"+strconv.Itoa(pid)+"/children"); used {
+			return parseChildren(b, into), nil
+		}
+	}
 	var tids [16]int
 	threads := tids[:0]
 	if err := p.numbers(p.join(pid, "/task"), func(n int) { threads = append(threads, n) }); err != nil {
 		return into, err
 	}
 	for _, tid := range threads {
-		p.join(pid, "/task/")
-		p.path = append(appendInt(p.path, tid), "/children"...)
-		b, err := p.read(string(p.path))
+		b, err := p.readNow(p.threadPath(pid, tid, "/children"))
 		switch {
 		case err == nil:
 			into = parseChildren(b, into)

@@ -55,8 +55,8 @@ type Snapshot struct {
 type HostState struct {
 	// CPUPressure is PSI's "some avg10" of the CPU, 0 to 1; -1 without PSI.
 	CPUPressure float64
-	// Late is the longest own lateness in the last 10 s: a wake too late, or a
-	// wait for a CPU (schedstat).
+	// Late is the longest own lateness in the last 10 s: a wake too late, or the
+	// time one of our threads waited for a CPU within a second (schedstat).
 	Late time.Duration
 	// Burner is the control group that used most CPU in the last reading,
 	// BurnerShare of one core; empty if not known.
@@ -73,6 +73,17 @@ func (s *Snapshot) Listener(addr netip.AddrPort) (Listener, bool) {
 	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
 	for _, l := range s.Listeners {
 		if l.Addr == addr {
+			return l, true
+		}
+	}
+	return Listener{}, false
+}
+
+// UnixListener returns what is known of one declared unix listener, by its path
+// or "@name".
+func (s *Snapshot) UnixListener(name string) (Listener, bool) {
+	for _, l := range s.Listeners {
+		if l.Path == name && name != "" {
 			return l, true
 		}
 	}
@@ -146,14 +157,21 @@ type Process struct {
 	Ran, Waited  time.Duration
 	CPUAt        time.Duration
 	Threads      int
+	// Clock is the CPU time of all its threads at the sweep, exactly; 0 if it is not
+	// known. It moves whenever the process has run at all.
+	Clock time.Duration
 	// Hot are the threads that used or waited for a CPU more than 2 % of the time
-	// since the reading before, with their own counters.
+	// since the reading before, with their own counters; of those never read before,
+	// the ones that run. Processes are read once a second at most, and only every
+	// 5 s if they use less than 0.5 % of a CPU.
 	Hot []Thread
-	// Sockets is a hash of the socket inodes in its descriptor table, read with
-	// Hot; 0 if it was not read.
+	// Sockets is a hash of the socket inodes in its descriptor table (of its lowest
+	// 1,024 descriptors, and how many there are). It is read with Hot, if one of those
+	// may be spinning: half of the time and no voluntary switch; 0 if it was not.
 	Sockets uint64
-	// NextFD is its lowest free descriptor number and FDLimit its soft limit, read
-	// with the descriptors; 0 if they were not.
+	// NextFD is its lowest free descriptor number and FDLimit its soft limit; 0 if
+	// they were not read. As long as it has fewer descriptors than FDLimit less 2,
+	// NextFD is their number: the lowest free one is that or less.
 	NextFD, FDLimit int
 	// Exe is the executable's path; empty if it may not be read.
 	Exe string
@@ -211,6 +229,10 @@ type Event struct {
 	At time.Duration
 	// Exit is how it ended, for deaths.
 	Exit Exit
+	// Brief: a birth or death of a child of main that no sweep saw, told by the
+	// process connector alone. It may have been no worker. Comm is empty, Born and
+	// At are exact, and StartTicks may be one tick late.
+	Brief bool
 }
 
 // Age is how old a process was when it died, at most.
@@ -271,8 +293,9 @@ type Listener struct {
 	OwnersUnknown string
 	// EverListening: seen listening under the present main.
 	EverListening bool
-	// ForeignLook counts the walks that found a socket here held by strangers
-	// alone, one after the other; ForeignSince is when the first did.
+	// ForeignLook counts the looks that found a socket here held by strangers
+	// alone, one after the other and at least 100 ms apart: a walk of /proc, then
+	// the same processes again; ForeignSince is when the first did.
 	ForeignLook  int
 	ForeignSince time.Duration
 	// AbsentDumps counts consecutive dumps without it; AbsentFor is the time

@@ -21,13 +21,17 @@ const tries = 3
 func (o *Observer) sweep(t *target) {
 	now := o.kernel.now()
 	previous := t.lastSweep
+	t.began = now
 	t.sweeps++
 	t.stale = true
 	o.stats.sweeps.Add(1)
 	before := t.trouble
-	t.trouble, t.fdTrouble = Trouble{}, ""
+	t.trouble = Trouble{}
 
+	o.touchAll(t, now)
+	o.lookGroups(t, now)
 	o.resolveMain(t, now)
+	o.lookSpace(t, now)
 	switch {
 	case t.status == MainAlive:
 		o.sweepChildren(t, previous)
@@ -36,7 +40,9 @@ func (o *Observer) sweep(t *target) {
 			o.check(t, p, now)
 		}
 	}
-	o.owners(t, now)
+	o.lookOwners(t, now)
+	o.lookConfig(t, now)
+	o.signals(t, now)
 	if t.trouble != before {
 		t.changed = true
 		if t.trouble.Reason == checks.ReasonOwnLimit {
@@ -56,16 +62,32 @@ func (o *Observer) sweep(t *target) {
 func (o *Observer) sweepChildren(t *target, previous time.Duration) {
 	fs := o.kernel.fs
 	mainPID := t.main.view.PID
-	var stats []stat
+	if o.quiet(t) {
+		now := o.kernel.now()
+		for _, p := range t.kids {
+			if p.reading.calm {
+				t.rest(p, now)
+			} else {
+				o.check(t, p, now)
+			}
+		}
+		return
+	}
+	clear(t.byPID)
+	for _, p := range t.kids {
+		if p.reading.calm {
+			t.byPID[p.view.PID] = p
+		}
+	}
 	var after stat
 	consistent := false
 	for range tries {
 		first, err := fs.stat(mainPID)
 		if err == nil {
-			t.kidsScratch, err = fs.children(mainPID, t.kidsScratch[:0])
+			t.kidsScratch, err = o.workerPIDs(t, mainPID, t.kidsScratch[:0])
 		}
 		if err == nil {
-			stats, err = o.readStats(t, t.kidsScratch, stats[:0])
+			t.statScratch, err = o.readStats(t, t.kidsScratch, t.statScratch[:0])
 		}
 		if err == nil {
 			after, err = fs.stat(mainPID)
@@ -81,10 +103,12 @@ func (o *Observer) sweepChildren(t *target, previous time.Duration) {
 		}
 	}
 	now := o.kernel.now() // an upper bound for what was read
-	explained := o.mergeChildren(t, stats, now)
+	o.readConnector()     // so that it tells of every child that main has reaped so far
+	explained := o.mergeChildren(t, t.statScratch, now)
+	explained = o.settleBriefs(t, now) || explained
 	rose := t.counted && after.reaped > t.reaped
 	// Zombies: the kernel adds a child's counters a moment before it unlists it.
-	if rose && consistent && !explained && previous != 0 {
+	if rose && consistent && !explained && previous != 0 && t.cfg.WorkersBy == "" {
 		t.record(Event{Kind: Unseen, Born: previous, At: now})
 		t.lastExit = now
 		o.stats.unseen.Add(1)
@@ -92,14 +116,26 @@ func (o *Observer) sweepChildren(t *target, previous time.Duration) {
 	t.reaped, t.counted = after.reaped, consistent
 }
 
-// readStats reads the stat of each child listed. A child that is not there any
+// quiet reports that main has neither forked nor waited since the last sweep, so
+// that its list of children need not be read: it has not run.
+func (o *Observer) quiet(t *target) bool {
+	return t.main.reading.calm && t.counted && t.cfg.WorkersBy == "" && len(t.briefs) == 0
+}
+
+// readStats reads the stat of each child listed that is not known to be as it
+// was. A child that is not there any
 // more is left out; one that exists and is hidden is trouble.
 func (o *Observer) readStats(t *target, pids []int, into []stat) ([]stat, error) {
+	now := o.kernel.now()
 	for _, pid := range pids {
+		if p := t.byPID[pid]; p != nil {
+			t.rest(p, now)
+			continue
+		}
 		s, err := o.kernel.fs.stat(pid)
 		switch {
 		case err == nil:
-			if s.ppid == t.main.view.PID {
+			if o.isWorker(t, &s) {
 				into = append(into, s)
 			}
 		case !gone(err):
@@ -157,8 +193,8 @@ func (o *Observer) check(t *target, p *proc, now time.Duration) (ended bool) {
 		t.trouble = hiddenTrouble(p.view.PID)
 		return false
 	case err == nil && s.start == p.view.StartTicks && s.procState() != checks.ProcGone:
-		if t.status == MainAlive && s.ppid != t.main.view.PID && s.procState() != checks.ProcZombie {
-			o.drop(t, p) // it lives on under another parent
+		if t.status == MainAlive && (s.ppid != t.main.view.PID || t.cfg.WorkersBy != "") && s.procState() != checks.ProcZombie {
+			o.drop(t, p) // it lives on under another parent, or in another group
 			return false
 		}
 		o.update(t, p, &s, now)
@@ -178,11 +214,15 @@ func (o *Observer) drop(t *target, p *proc) {
 func (o *Observer) meet(t *target, s *stat, now time.Duration) *proc {
 	p := &proc{target: t, pidfd: -1, listed: t.sweeps, visible: s.startCode != 1 && s.startCode != 0}
 	p.view = Process{ID: ID{s.pid, s.start}, PPID: s.ppid, Comm: s.comm, State: s.procState(), Traced: s.state == 't', Born: s.born(), Age: max(0, now-s.born())}
+	p.reading.took(s, now)
 	if p.view.Age >= settled {
 		p.view.Exe = o.kernel.fs.exe(s.pid)
 	}
 	if o.kernel.watch == nil || !o.kernel.pids {
 		return p
+	}
+	if o.pidfds >= o.kernel.fs.openMost {
+		return p // one of a crowd: it is polled in each sweep
 	}
 	fd, err := unix.PidfdOpen(s.pid, 0)
 	if err != nil {
@@ -192,12 +232,16 @@ func (o *Observer) meet(t *target, s *stat, now time.Duration) *proc {
 		}
 		return p // gone already: the next sweep says so
 	}
+	o.kernel.fs.keep(s.pid)
+	p.keeps = true
 	// The pid may have been given away between stat and open.
 	if again, err := o.kernel.fs.stat(s.pid); err != nil || again.start != s.start {
 		unix.Close(fd)
+		o.forget(p)
 		return p
 	}
 	p.pidfd = fd
+	o.pidfds++
 	if p.token, err = o.kernel.watch.add(fd); err != nil {
 		o.stats.errors.Add(1)
 		t.blame(err)
@@ -210,11 +254,12 @@ func (o *Observer) meet(t *target, s *stat, now time.Duration) *proc {
 // update takes a new stat of a known process.
 func (o *Observer) update(t *target, p *proc, s *stat, now time.Duration) {
 	p.listed = t.sweeps
-	state := s.procState()
+	p.reading.took(s, now)
+	state := p.stateOf(s)
 	if state != p.view.State {
 		t.changed = true
 	}
-	comm := p.view.Comm != s.comm
+	other := p.mayBeOther(s, now)
 	p.view.State, p.view.PPID, p.view.Comm, p.view.Traced = state, s.ppid, s.comm, s.state == 't'
 	p.view.Age = max(0, now-p.view.Born)
 	if s.startCode > 1 {
@@ -226,11 +271,17 @@ func (o *Observer) update(t *target, p *proc, s *stat, now time.Duration) {
 			o.died(t, p, s, now)
 		}
 		return
+	}
+	if p.told.at < t.began {
+		p.told = told{} // it lives: a thread gave its pid to another by execve(2)
+	}
+	switch {
 	case p.view.Age < settled:
 		return
 	case p.view.Exe == "":
 		p.view.Exe = o.kernel.fs.exe(s.pid)
-	case comm || !t.fast:
+	case other:
+		p.exeAt = now
 		if exe := o.kernel.fs.exe(s.pid); exe != "" && exe != p.view.Exe {
 			p.view.Exe, p.view.ExeChanged = exe, true
 			t.record(Event{Kind: ExeChanged, Process: p.view.ID, Comm: s.comm, Born: p.view.Born, At: now})
@@ -252,11 +303,18 @@ func (o *Observer) died(t *target, p *proc, zombie *stat, now time.Duration) {
 	if p.diedAt != 0 {
 		e.At = min(now, p.diedAt)
 	}
+	told := t.end(p)
+	if told.at != 0 {
+		e.At = min(e.At, told.at)
+	}
 	switch {
 	case zombie != nil && (p.visible || zombie.exitCode != 0):
 		e.Exit = exitFromStatus(zombie.exitCode)
 	case zombie == nil && p.pidfd >= 0:
 		e.Exit = pidfdExit(p.pidfd)
+	}
+	if !e.Exit.Known {
+		e.Exit = told.exit
 	}
 	t.record(e)
 	t.lastExit = now

@@ -58,3 +58,65 @@ func asError(errno unix.Errno) error {
 	}
 	return errno
 }
+
+// openNow, readNow, closeNow and readlinkNow are for files that the kernel makes
+// up about a process without waiting for anybody for long: not for its command
+// line, which waits for what the process does to its memory, nor for a file
+// system on a disk. path ends with a zero byte.
+func openNow(path []byte, flags int) (int, error) {
+	at := unix.AT_FDCWD
+	for {
+		fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(&path[0])),
+			uintptr(flags|unix.O_CLOEXEC|unix.O_NONBLOCK), 0, 0, 0)
+		if errno != unix.EINTR {
+			return int(fd), asError(errno)
+		}
+	}
+}
+
+func readNow(fd int, into []byte) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&into[0])), uintptr(len(into)))
+		if errno != unix.EINTR {
+			return int(n), asError(errno)
+		}
+	}
+}
+
+// readAtStart is pread(2) from 0.
+func readAtStart(fd int, into []byte) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&into[0])), uintptr(len(into)), 0, 0, 0)
+		if errno != unix.EINTR {
+			return int(n), asError(errno)
+		}
+	}
+}
+
+func closeNow(fd int) { _, _, _ = unix.RawSyscall(unix.SYS_CLOSE, uintptr(fd), 0, 0) }
+
+func readlinkNow(path, into []byte) (int, error) {
+	at := unix.AT_FDCWD
+	n, _, errno := unix.RawSyscall6(unix.SYS_READLINKAT, uintptr(at), uintptr(unsafe.Pointer(&path[0])),
+		uintptr(unsafe.Pointer(&into[0])), uintptr(len(into)), 0, 0)
+	return int(n), asError(errno)
+}
+
+// listNow is getdents64(2).
+func listNow(fd int, into []byte) (int, error) {
+	for {
+		n, _, errno := unix.RawSyscall(unix.SYS_GETDENTS64, uintptr(fd), uintptr(unsafe.Pointer(&into[0])), uintptr(len(into)))
+		if errno != unix.EINTR {
+			return int(n), asError(errno)
+		}
+	}
+}
+
+// sizeNow is the size of a file.
+func sizeNow(path []byte) (int64, error) {
+	var st unix.Statx_t
+	at := unix.AT_FDCWD
+	_, _, errno := unix.RawSyscall6(unix.SYS_STATX, uintptr(at), uintptr(unsafe.Pointer(&path[0])),
+		unix.AT_STATX_DONT_SYNC, unix.STATX_SIZE, uintptr(unsafe.Pointer(&st)), 0)
+	return int64(st.Size), asError(errno)
+}

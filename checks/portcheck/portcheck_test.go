@@ -10,6 +10,7 @@ import (
 
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/host"
+	"github.com/crosscheck-project/crosscheck/checks/host/local"
 )
 
 // fake hands out one snapshot and a clock.
@@ -38,7 +39,7 @@ func newFake(t *testing.T) (*Check, *fake, *time.Duration) {
 		Main: host.Main{Status: host.MainAlive},
 		Listeners: []host.Listener{{Addr: addr, Listening: true, Sockets: 1, Backlog: 128, EverListening: true,
 			Owners: []host.Owner{{Process: host.Process{ID: host.ID{PID: 7}, Comm: "nginx", State: checks.ProcAlive, Listens: true}, Role: checks.RoleMain}}}}}}
-	c := New(Config{Target: "it", Listener: addr}, src)
+	c := New(Config{Target: "it", Listener: addr}, src, Deps{})
 	c.now = func() time.Duration { return now }
 	return c, src, &now
 }
@@ -54,7 +55,16 @@ func TestLook_Outcomes(t *testing.T) {
 		"listening, owner unreadable": {func(f *fake) { f.snap.Listeners[0].Owners, f.snap.FDsUnknown = nil, "needs CAP_SYS_PTRACE" }, checks.Pass, "", "owner unknown: needs CAP_SYS_PTRACE"},
 		"closed":                      {func(f *fake) { f.snap.Listeners[0].Listening = false }, checks.Fail, checks.ReasonNotListening, "nobody listens on tcp 127.0.0.1"},
 		"shut down and held":          {func(f *fake) { l := &f.snap.Listeners[0]; l.Listening, l.Held = false, true }, checks.Fail, checks.ReasonNotListening, "shut down, not closed"},
-		"before the first sweep":      {func(f *fake) { f.ok = false }, checks.Blind, checks.ReasonMainUnknown, "has not looked yet"},
+		"one of two held by a stranger": {func(f *fake) {
+			l := &f.snap.Listeners[0]
+			l.Group = []host.Socket{{Inode: 1, Backlog: 128}, {Inode: 2, Backlog: 128, Foreign: true}}
+			l.ForeignLook, l.ForeignSince = 1, 99*time.Second
+			l.Owners = append(l.Owners, host.Owner{Process: host.Process{ID: host.ID{PID: 99}, Comm: "nc"}, Role: checks.RoleForeign})
+		}, checks.Fail, checks.ReasonForeignOwner, "50 % of tcp 127.0.0.1"},
+		"a queue above its backlog": {func(f *fake) {
+			f.snap.Listeners[0].Queue = 129
+		}, checks.Fail, checks.ReasonQueueStuck, "129 connections to tcp 127.0.0.1"},
+		"before the first sweep": {func(f *fake) { f.ok = false }, checks.Blind, checks.ReasonMainUnknown, "has not looked yet"},
 		"sockets cannot be listed": {func(f *fake) {
 			f.snap.DumpTrouble = host.Trouble{Reason: checks.ReasonNoPermission, Detail: "sock_diag"}
 		}, checks.Blind, checks.ReasonNoPermission, "sock_diag"},
@@ -66,7 +76,7 @@ func TestLook_Outcomes(t *testing.T) {
 			c, src, _ := newFake(t)
 			tt.change(src)
 			f := c.Look(context.Background())
-			c.looker.Wait()
+			c.own.Looker.Wait()
 			if f.Outcome != tt.outcome || f.Reason != tt.reason || !strings.Contains(f.Detail, tt.detail) {
 				t.Errorf("Look() = %s %s %q, want %s %s %q", f.Outcome, f.Reason, f.Detail, tt.outcome, tt.reason, tt.detail)
 			}
@@ -108,7 +118,7 @@ func TestLook_IsUrgentWhenItMattersAndMakesItsOwnConnection(t *testing.T) {
 		*now += step.after
 		l.AbsentDumps, src.snap.DumpAt = step.absent, *now
 		f := c.Look(context.Background())
-		c.looker.Wait()
+		c.own.Looker.Wait()
 		if f.Urgent != step.urgent || !f.Suspicious || f.Listener.Local != step.local {
 			t.Errorf("look %d (%s): urgent %t, suspicious %t, local %q; want %t, true, %q", i, step.why, f.Urgent, f.Suspicious, f.Listener.Local, step.urgent, step.local)
 		}
@@ -129,7 +139,72 @@ func TestClose_EndsOurOwnConnectionAndLetsNoneBegin(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Errorf("Close() = %v, want nil", err)
 	}
-	if _, started := c.looker.Look(time.Now().Add(time.Hour)); started {
+	if _, started := c.own.Looker.Look(time.Now().Add(time.Hour), local.Ask{}); started {
 		t.Error("a connection began after Close()")
+	}
+}
+
+func TestFacts_OfAStranger(t *testing.T) {
+	l := host.Listener{Addr: netip.MustParseAddrPort("127.0.0.1:80"), Listening: true, ForeignLook: 2, ForeignSince: 90 * time.Second,
+		Group: []host.Socket{{Inode: 1, Foreign: true}, {Inode: 2}, {Inode: 3}, {Inode: 4}}}
+	f := Facts(&l, true, 100*time.Second)
+	if f.ForeignLooks != 2 || f.ForeignFor != 10*time.Second || f.LostShare != 0.25 {
+		t.Errorf("facts %+v, want 2 looks over 10 s, a quarter lost", f)
+	}
+}
+
+// A queue that does not drain is tried by our own connection, which nobody takes.
+func TestLook_AQueueThatDoesNotDrainIsTried(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	now := 100 * time.Second
+	addr := netip.MustParseAddrPort(l.Addr().String())
+	src := &fake{ok: true, snap: host.Snapshot{Sweep: 1, Dump: 1, At: now, DumpAt: now, Main: host.Main{Status: host.MainAlive},
+		Listeners: []host.Listener{{Addr: addr, Listening: true, Sockets: 1, EverListening: true, Group: []host.Socket{{Inode: 1, Backlog: 128}}}}}}
+	exact := local.Deps{Accepted: func(_, _ netip.AddrPort) (accepted, known bool) { return false, true }}
+	c := New(Config{Target: "it", Listener: addr}, src, Deps{Local: exact})
+	defer c.Close()
+	c.now = func() time.Duration { return now }
+	look := func(queue uint32) checks.Finding {
+		now += 100 * time.Millisecond
+		src.snap.DumpAt = now
+		g := &src.snap.Listeners[0]
+		g.Queue, g.Group = queue, []host.Socket{{Inode: 1, Queue: queue, Backlog: 128}}
+		return c.Look(context.Background())
+	}
+	for i, queue := range []uint32{0, 3, 2, 1, 5, 4, 6} { // busy: it rises and falls
+		if f := look(queue); f.Suspicious || f.Outcome != checks.Pass || f.Listener.Local != "" || c.own.Needed() {
+			t.Errorf("look %d at a busy queue: %+v, want calm", i, f)
+		}
+	}
+	look(7)
+	f := look(7)
+	if f.Listener.QueueDumps != 4 || f.Listener.QueueFor != 300*time.Millisecond || !c.own.Needed() || f.Suspicious {
+		t.Errorf("4 dumps without a fall: %+v, want our own connection under way, and no word yet", f.Listener)
+	}
+	c.own.Looker.Wait()
+	f = look(8)
+	if f.Reason != checks.ReasonQueueStuck || !f.Suspicious || !f.Urgent || f.Listener.LocalFails != 1 || f.Listener.Local != checks.LocalUnanswered {
+		t.Errorf("unaccepted: %+v, %+v; want a suspicious, urgent fail", f, f.Listener)
+	}
+	if f = look(8); f.Urgent {
+		t.Error("said again at once")
+	}
+}
+
+func TestLook_AUnixListener(t *testing.T) {
+	c, src, _ := newFake(t)
+	c.cfg.Path = "/run/app.sock"
+	src.snap.Listeners = append(src.snap.Listeners, host.Listener{Path: "/run/app.sock", Listening: true, Sockets: 1, EverListening: true})
+	if f := c.Look(context.Background()); f.Outcome != checks.Pass || f.Listener.Listener != "unix /run/app.sock" {
+		t.Errorf("Look() = %+v, %+v; want a pass of the unix listener", f, f.Listener)
+	}
+	c.cfg.Path = "/run/other.sock"
+	if f := c.Look(context.Background()); f.Outcome != checks.Blind || !strings.Contains(f.Detail, "does not declare unix /run/other.sock") {
+		t.Errorf("Look() = %+v, want blind", f)
 	}
 }

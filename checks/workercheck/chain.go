@@ -7,6 +7,7 @@ import (
 
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/host"
+	"github.com/crosscheck-project/crosscheck/checks/inside"
 )
 
 const (
@@ -39,7 +40,7 @@ func (t *Tracker) takeEvents(s *host.Snapshot) (servedDeath bool) {
 	var fresh []host.Event
 	if len(s.Events) > 0 && t.seq != 0 && s.Events[0].Seq > t.seq+1 {
 		// We were too slow and lack some: what they would have broken is unknown.
-		t.chain, t.pending = chain{}, nil
+		t.chain, t.pending, t.slots = chain{}, nil, slots{}
 	}
 	for _, e := range s.Events {
 		if e.Seq > t.seq {
@@ -57,22 +58,39 @@ func (t *Tracker) takeEvents(s *host.Snapshot) (servedDeath bool) {
 		if e.Kind == host.Death || e.Kind == host.MainDeath || e.Kind == host.Unseen {
 			t.lastExit = max(t.lastExit, e.At)
 		}
+		if e.Kind == host.MainDeath {
+			t.mains.ended(e)
+		}
 		if e.Main != t.main {
 			continue
 		}
-		switch e.Kind {
-		case host.Birth:
+		switch {
+		case e.Kind == host.Birth:
 			t.birth(e)
-		case host.Death:
-			servedDeath = t.death(s, e) || servedDeath
-		case host.Unseen:
-			t.birth(e)
-			if !t.survivors(s) {
-				t.death(s, e)
+			if !t.alone() && !e.Brief {
+				t.slots.fill(e.Process, e.Born)
 			}
+		case e.Kind == host.Unseen:
+			t.birth(e)
+			t.unseen(s, e)
+		case e.Kind == host.Death && e.Brief:
+			t.unseen(s, e)
+		case e.Kind == host.Death:
+			servedDeath = t.death(s, e) || servedDeath
 		}
 	}
 	return servedDeath
+}
+
+// unseen takes the end of a child that no sweep saw: a worker that failed, unless
+// one lives that would have been it.
+func (t *Tracker) unseen(s *host.Snapshot, e *host.Event) {
+	if !t.alone() && (inside.Failed(e) || !e.Exit.Known) {
+		t.slots.unseen(e)
+	}
+	if !t.survivors(s) {
+		t.death(s, e)
+	}
 }
 
 func (t *Tracker) birth(e *host.Event) {
@@ -107,22 +125,24 @@ func (t *Tracker) death(s *host.Snapshot, e *host.Event) (served bool) {
 	if !known {
 		m = &member{}
 	}
-	old := e.Kind == host.Death && e.Age() >= StartTime
+	old := e.Kind == host.Death && e.Age() >= t.youngest()
 	helper := old && known && t.hold && !m.held && !m.listens && !m.served
-	if m.draining || helper || t.alone() || !failed(e.Exit) && t.relieved(s, e) {
+	bad := inside.Failed(e) || !e.Exit.Known && !old
+	if m.draining || helper || t.alone() || !inside.Failed(e) && t.relieved(s, e) {
+		t.slots.vacate(e, false, t.expected)
 		return false // nobody misses it
 	}
+	t.slots.vacate(e, bad, t.expected)
 	t.lastDeath = max(t.lastDeath, e.At)
-	if slices.Contains(t.steady, e.Process) && failed(e.Exit) {
+	if slices.Contains(t.steady, e.Process) && inside.Failed(e) {
 		t.unsteady = true
 	}
-	bad := failed(e.Exit) || !e.Exit.Known && !old
 	t.pending = append(t.pending, vacancy{e.At, bad || !old})
 	if bad {
 		t.crashed, t.demand = true, false
 		t.solo = t.solo && (t.firm || !t.hold)
 	}
-	link := !old || failed(e.Exit) && m.replacement && e.Age() < outlived
+	link := !old || inside.Failed(e) && m.replacement && e.Age() < outlived
 	switch {
 	case t.chain.open && link:
 		t.chain.add(e)
@@ -147,16 +167,6 @@ func (t *Tracker) relieved(s *host.Snapshot, e *host.Event) bool {
 		}
 	}
 	return t.expected > 0 && n >= t.expected
-}
-
-// failed reports an end that nobody asks a worker for. A signal with which
-// managers end workers on a reload is none.
-func failed(e host.Exit) bool {
-	switch e.Signal {
-	case 1, 2, 3, 10, 12, 15: // HUP, INT, QUIT, USR1, USR2, TERM
-		return false
-	}
-	return e.Abnormal()
 }
 
 // add takes the death of a worker that had not served: at any exit, for it was

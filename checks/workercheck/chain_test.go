@@ -35,9 +35,9 @@ func TestChain_WorkersThatServeForAMomentAndFail(t *testing.T) {
 		play func(p *proves)
 		want string
 	}{
-		"1.5 s each, killed":          {func(p *proves) { p.loop(5, 1500*ms, 100*ms, killed) }, "P1 workers_crash_looping"},
-		"5 s each, killed":            {func(p *proves) { p.loop(5, 5*time.Second, 100*ms, killed) }, "P1 workers_crash_looping"},
-		"1.5 s each, by a paced main": {func(p *proves) { p.loop(5, 1500*ms, time.Second, killed) }, "P1 workers_crash_looping"},
+		"1.5 s each, killed":          {func(p *proves) { p.loop(5, 1500*ms, 100*ms, killed) }, "P1k workers_crash_looping"},
+		"5 s each, killed":            {func(p *proves) { p.loop(5, 5*time.Second, 100*ms, killed) }, "P1k workers_crash_looping"},
+		"1.5 s each, by a paced main": {func(p *proves) { p.loop(5, 1500*ms, time.Second, killed) }, "P1k workers_crash_looping"},
 		"1.5 s each, out of step": {func(p *proves) {
 			for range 8 {
 				for range 4 {
@@ -47,15 +47,17 @@ func TestChain_WorkersThatServeForAMomentAndFail(t *testing.T) {
 					p.pass(350 * ms)
 				}
 			}
-		}, "P1 workers_crash_looping"},
+		}, "P1k workers_crash_looping"},
 		"1.5 s each, exit 0: recycled":              {func(p *proves) { p.loop(9, 1500*ms, 25*ms, clean) }, ""},
 		"1.5 s each, exits unknown: not told apart": {func(p *proves) { p.loop(9, 1500*ms, 25*ms, host.Exit{}) }, ""},
 		"0.5 s each, exit 0, answered: recycled": {func(p *proves) {
 			p.local.Look = checks.LocalAnswered
 			p.loop(9, 500*ms, 25*ms, clean)
 		}, ""},
-		"11 s each, killed: not a loop":      {func(p *proves) { p.loop(9, 11*time.Second, 100*ms, killed) }, ""},
-		"killed three times within a minute": {func(p *proves) { p.loop(3, 3*time.Second, 100*ms, killed) }, ""},
+		"11 s each, killed":                  {func(p *proves) { p.loop(9, 11*time.Second, 100*ms, killed) }, "P1k workers_crash_looping"},
+		"31 s each, killed: not a loop":      {func(p *proves) { p.loop(9, 31*time.Second, 100*ms, killed) }, ""},
+		"killed twice within a minute":       {func(p *proves) { p.loop(2, 3*time.Second, 100*ms, killed) }, ""},
+		"killed three times within a minute": {func(p *proves) { p.loop(3, 3*time.Second, 100*ms, killed) }, "P1k workers_crash_looping"},
 		"1.5 s each, while one works on": {func(p *proves) {
 			for range 9 {
 				for range 3 {
@@ -67,7 +69,7 @@ func TestChain_WorkersThatServeForAMomentAndFail(t *testing.T) {
 				}
 				p.pass(1500 * ms)
 			}
-		}, ""},
+		}, "P1k workers_crash_looping"},
 		"one kill, and a main that waits 2 s": {func(p *proves) { p.loop(1, 5*time.Second, 2*time.Second, killed) }, ""},
 		"a main that adds one a second (apache)": {func(p *proves) {
 			p.dieAll(killed)

@@ -29,7 +29,7 @@ func newFake() (*Check, *fake, *time.Duration) {
 	src := &fake{ok: true, snap: host.Snapshot{Target: "it", Sweep: 1, At: now,
 		Main:    host.Main{Status: host.MainAlive, LastAlive: now, Process: host.Process{ID: host.ID{PID: 7, StartTicks: 1000}, State: checks.ProcAlive, Born: 10 * time.Second, Age: 90 * time.Second}},
 		Workers: []host.Process{worker(8), worker(9)}}}
-	c := New(Config{Target: "it"}, src)
+	c := New(Config{Target: "it"}, src, Deps{})
 	c.now = func() time.Duration { return now }
 	return c, src, &now
 }
@@ -43,11 +43,11 @@ func TestLook_Outcomes(t *testing.T) {
 		suspicious bool
 	}{
 		"all serve":      {func(*fake) {}, checks.Pass, "", "2 workers serve under main 7", false},
-		"one is stopped": {func(f *fake) { f.snap.Workers[1].State = checks.ProcStopped }, checks.Warn, checks.ReasonFewerWorkers, "1 of 2 workers serve", false},
+		"one is stopped": {func(f *fake) { f.snap.Workers[1].State = checks.ProcStopped }, checks.Warn, checks.ReasonWorkersStuck, "1 of 2 workers serve; worker 9 is stopped for 0s", true},
 		"all are stopped": {func(f *fake) {
 			f.snap.Workers[0].State, f.snap.Workers[1].State = checks.ProcStopped, checks.ProcStopped
 		}, checks.Fail, checks.ReasonNoServingWorker, "main 7 is alive, 0 of 2 workers serve", true},
-		"main is stopped": {func(f *fake) { f.snap.Main.Process.State = checks.ProcStopped }, checks.Warn, checks.ReasonFewerWorkers, "main 7 is stopped; 2 workers serve without it", false},
+		"main is stopped": {func(f *fake) { f.snap.Main.Process.State = checks.ProcStopped }, checks.Warn, checks.ReasonMainStuck, "main 7 is stopped; 2 workers serve without it", true},
 		"main is gone": {func(f *fake) {
 			f.snap.Main.Status, f.snap.Main.Why, f.snap.Workers = host.MainGone, "pid file lies", nil
 		}, checks.Fail, checks.ReasonMainGone, "main process is gone: pid file lies", true},
@@ -102,6 +102,7 @@ func TestLook_IsUrgentWhenItMatters(t *testing.T) {
 		{25 * time.Millisecond, checks.ProcStopped, true, "nobody serves"},
 		{25 * time.Millisecond, checks.ProcStopped, true, "second look without one"},
 		{25 * time.Millisecond, checks.ProcStopped, false, "nothing new"},
+		{75 * time.Millisecond, checks.ProcStopped, true, "seen stopped 100 ms apart"},
 		{200 * time.Millisecond, checks.ProcStopped, false, "nothing new yet"},
 		{50 * time.Millisecond, checks.ProcStopped, true, "a quarter of a second since the last"},
 		{25 * time.Millisecond, checks.ProcAlive, true, "all well again"},
@@ -168,7 +169,7 @@ func TestLook_AnUnansweredConnectionThatWasTakenIsNoSilence(t *testing.T) {
 			src.snap.Workers, src.snap.Main.Reaped = nil, true
 			src.snap.Listeners = []host.Listener{{Addr: netip.MustParseAddrPort(l.Addr().String()), Listening: true, Queue: queue}}
 			c.Look(context.Background())
-			c.looker.Wait()
+			c.own.Looker.Wait()
 			if f := c.Look(context.Background()); f.Workers.Local != "" {
 				t.Errorf("local = %q before a dump after it, want none yet", f.Workers.Local)
 			}

@@ -1,21 +1,11 @@
 package workercheck
 
 import (
-	"slices"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/host"
-)
-
-const (
-	// youth is the age up to which a child may hold main's listener only because
-	// it was forked and has not closed it, or not run its program, yet; chosen:
-	// both take milliseconds.
-	youth = 100 * time.Millisecond
-	// tracedFor is how long a tracer must have a process stopped before it counts
-	// as stopped (JUDGING section 3, P3): strace stops it at each system call.
-	tracedFor = 5 * time.Second
+	"github.com/crosscheck-project/crosscheck/checks/inside"
 )
 
 // holders is what is known of who holds the listener in one generation, and of
@@ -51,7 +41,7 @@ func (t *Tracker) learnHolders(s *host.Snapshot) {
 			m = &member{}
 			t.members[w.ID] = m
 		}
-		old := w.State != checks.ProcZombie && w.Age >= youth
+		old := w.State != checks.ProcZombie && w.Age >= inside.Youth(&s.Host)
 		switch {
 		case w.Listens:
 			m.held, m.draining = m.held || old, false
@@ -73,28 +63,6 @@ func (t *Tracker) learnHolders(s *host.Snapshot) {
 	}
 }
 
-// excuseTracers takes a process that a tracer has stopped for less than
-// tracedFor as alive.
-func (t *Tracker) excuseTracers(s *host.Snapshot) {
-	excuse := func(p *host.Process, since *time.Duration) {
-		if p.State != checks.ProcStopped || !p.Traced {
-			*since = 0
-			return
-		}
-		if *since == 0 {
-			*since = s.At
-		}
-		if s.At-*since < tracedFor {
-			p.State = checks.ProcAlive
-		}
-	}
-	s.Workers = slices.Clone(s.Workers) // the snapshot is others' too
-	for i := range s.Workers {
-		excuse(&s.Workers[i], &t.members[s.Workers[i].ID].traced)
-	}
-	excuse(&s.Main.Process, &t.traced)
-}
-
 // mainServes decides whether main serves by itself.
 func (t *Tracker) mainServes(s *host.Snapshot, serving, living int, a Answer) bool {
 	p := &s.Main.Process
@@ -112,8 +80,13 @@ func (t *Tracker) mainServes(s *host.Snapshot, serving, living int, a Answer) bo
 	case serving > 0:
 		return false
 	}
-	return t.solo || t.demand
+	// A pool that may be at zero is well at zero while nothing waits.
+	return t.solo || (t.demand || t.OnDemand && listens && !t.crashed) && t.queue.For() < waits
 }
+
+// waits is how long connections may wait for a pool at zero; chosen: several
+// times what a fork takes.
+const waits = time.Second
 
 // learnAnswer takes an answer to our own connection. That of a worker is no
 // proof about main: while replacements fail, one may answer before it dies.
@@ -131,7 +104,7 @@ func (t *Tracker) learnAnswer(s *host.Snapshot, listens bool, a Answer) {
 		t.solo, t.firm = true, true
 	case t.bornBy < a.Began && !t.crashed: // in a loop, a birth may hide behind a death
 		t.solo = true
-	case !t.crashed && a.Look == checks.LocalAnswered:
+	case !t.crashed:
 		t.demand = true
 	}
 }

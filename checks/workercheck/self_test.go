@@ -110,6 +110,20 @@ func TestTracker_AMainAloneWithItsListenerIsNeverProvenByItsChildren(t *testing.
 			}
 			return p
 		}, 1},
+		"the same for half a second, on a starved host": {func() *proves {
+			p := lone(false)
+			p.snap.Host.CPUPressure = 0.9
+			p.look(0)
+			for range 6 {
+				p.bear(p.now)
+				p.pass(500 * ms)
+				p.snap.Workers[0].Listens = false
+				p.pass(100 * ms)
+				p.die(0, failed)
+				p.pass(100 * ms)
+			}
+			return p
+		}, 1},
 		"its long child ends in peace": {func() *proves { // BGSAVE
 			p := lone(false)
 			p.look(0)

@@ -3,16 +3,20 @@ package workercheck
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/host"
+	"github.com/crosscheck-project/crosscheck/checks/inside"
 )
 
 const (
-	// StartTime is the age from which a worker serves; chosen, until it is
-	// learnt per generation.
+	// StartTime is the least age from which a worker serves; chosen. It is longer
+	// where that is learnt, readyMost at the most (chosen: half the start
+	// deadline).
 	StartTime = time.Second
+	readyMost = 30 * time.Second
 	// Tick is the grain of start ticks: a worker was born at most this long
 	// after its Born.
 	Tick = 10 * time.Millisecond
@@ -38,11 +42,19 @@ const RoleHelper checks.Role = "helper"
 // generation and the chain of failed replacements. It is pure: snapshots in,
 // facts out. The zero value is ready. One instance, one goroutine.
 type Tracker struct {
+	// Minimum and OnDemand are as in Config; set before the first snapshot.
+	Minimum  int
+	OnDemand bool
+
 	seq   uint64 // of the last event taken
 	sweep uint64 // of the last snapshot taken
 	generation
-	// lastExit is when a process last ended, in any generation.
-	lastExit time.Duration
+	// Of any generation:
+	lastExit time.Duration // when a process last ended
+	mains    mains
+	ooms     ooms
+	stop     inside.Stop
+	ready    time.Duration // the age from which a worker serves, if that is learnt; 0 if not
 }
 
 // generation is what is known of one life of main.
@@ -50,13 +62,19 @@ type generation struct {
 	main      host.ID
 	since     time.Duration // first seen
 	members   map[host.ID]*member
-	holders                 // who of this generation holds the listener, see self.go
-	traced    time.Duration // since when a tracer has had main stopped; 0 if none has
+	holders         // who of this generation holds the listener, see self.go
+	still     still // main
+	load      load  // main's
+	slots     slots
+	queue     inside.Queue  // of the listener that connects to them
+	below     time.Duration // since when fewer than the minimum serve; 0 if enough do
+	silent    time.Duration // when a look of ours last went unanswered while workers were there to answer
 	served    bool
 	crashed   bool // a worker died badly since one last served
 	expected  int
 	steady    []host.ID // who served when the number was last steady
 	unsteady  bool      // one of steady died abnormally since
+	counted   bool      // the first serving worker was seen
 	noneLooks int
 	lastSome  time.Duration // when someone was last known to serve
 	lastBirth time.Duration // lower bound
@@ -77,7 +95,8 @@ type member struct {
 	replacement bool
 	// relief: born while others served and nobody was missed, as on a reload.
 	relief bool
-	traced time.Duration // as of main
+	still  still
+	load   load
 }
 
 // vacancy is a death that a birth has not yet made good.
@@ -87,12 +106,7 @@ type vacancy struct {
 }
 
 // Answer is what became of a local look, on the boot clock.
-type Answer struct {
-	Look checks.LocalLook
-	// Empty: no worker lived when it began.
-	Empty        bool
-	Began, Ended time.Duration
-}
+type Answer = inside.Answer
 
 // Observe takes a snapshot without trouble whose main is known, and returns
 // the facts at now. answer is that of the last local look made on behalf of
@@ -103,10 +117,15 @@ func (t *Tracker) Observe(s host.Snapshot, answer Answer, now time.Duration) che
 	}
 	t.learnHolders(&s)
 	t.excuseTracers(&s)
+	t.takeLoads(&s)
 	servedDeath := t.takeEvents(&s)
+	t.stop.Observe(&s)
+	t.ooms.take(&s)
+	t.takeQueue(&s)
+	t.learnReady(&s, answer)
 	workers, proven := t.roles(&s)
 	f := checks.WorkerFacts{
-		Main:       process(&s.Main.Process, checks.RoleMain),
+		Main:       inside.Process(&s.Main.Process, checks.RoleMain, now),
 		Generation: t.main.String(),
 		Workers:    workers,
 		FDsUnknown: s.FDsUnknown,
@@ -126,7 +145,7 @@ func (t *Tracker) Observe(s host.Snapshot, answer Answer, now time.Duration) che
 	} else {
 		t.learnExpected(&s, workers)
 	}
-	f.Expected = t.expected
+	f.Expected = max(t.expected, t.Minimum)
 	if f.MainServes {
 		f.Expected = 1
 	}
@@ -139,6 +158,8 @@ func (t *Tracker) Observe(s host.Snapshot, answer Answer, now time.Duration) che
 	}
 	f.NoHolder = !t.hold && !t.hidden
 	t.fill(&f, &s, now)
+	t.countStuck(&f, &s, now)
+	t.around(&f, &s, answer, now)
 	return f
 }
 
@@ -162,7 +183,10 @@ func (t *Tracker) roles(s *host.Snapshot) (out []checks.Process, proven bool) {
 		if !w.FDsUnknown && m.held && !w.Listens && w.State == checks.ProcAlive && newest > w.StartTicks {
 			m.draining = true
 		}
-		p := process(w, checks.RoleWorker)
+		if strings.Contains(w.Title, inside.Leaving) && (newest > 0 || s.Main.Process.Listens) {
+			m.draining = true // said by itself; if nobody listens, all of them are stopping
+		}
+		p := inside.Process(w, checks.RoleWorker, s.At)
 		switch {
 		case m.draining:
 			p.Role = checks.RoleDraining
@@ -191,10 +215,13 @@ func (t *Tracker) helper(w *host.Process, m *member) bool {
 // it, that age says nothing: then it is twice what any of them reached.
 func (t *Tracker) startTime(m *member) time.Duration {
 	if !m.replacement || t.chain.links < loopLinks {
-		return StartTime
+		return t.youngest()
 	}
-	return min(max(StartTime, 2*t.chain.oldest), outlived)
+	return max(t.youngest(), min(2*t.chain.oldest, outlived))
 }
+
+// youngest is the age from which a worker serves as far as is learnt.
+func (t *Tracker) youngest() time.Duration { return max(StartTime, t.ready) }
 
 // learnExpected raises and lowers the number of workers expected.
 func (t *Tracker) learnExpected(s *host.Snapshot, workers []checks.Process) {
@@ -206,7 +233,7 @@ func (t *Tracker) learnExpected(s *host.Snapshot, workers []checks.Process) {
 			continue
 		}
 		serving = append(serving, w.ID)
-		held := w.Age - StartTime
+		held := w.Age - t.youngest()
 		steady = steady && held >= settle
 		early := t.expected == 0 || w.Born-s.Main.Process.Born < reloadOverlap
 		if held >= reloadOverlap || early && held >= settle {
@@ -270,11 +297,6 @@ func (t *Tracker) fill(f *checks.WorkerFacts, s *host.Snapshot, now time.Duratio
 	for k, v := range c.exits {
 		f.Exits[k] = v
 	}
-}
-
-func process(p *host.Process, role checks.Role) checks.Process {
-	return checks.Process{PID: p.PID, StartTicks: p.StartTicks, Comm: p.Comm, State: p.State, Traced: p.Traced,
-		Role: role, Age: p.Age, Listens: p.Listens, FDsUnknown: p.FDsUnknown}
 }
 
 func median(d []time.Duration) time.Duration {

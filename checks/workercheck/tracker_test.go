@@ -321,7 +321,8 @@ func TestTracker_LearnsRespawnAndDurations(t *testing.T) {
 	s.dieAll(host.Exit{})
 	got := s.look(90 * ms)
 	want := checks.WorkerFacts{EverServed: true, NoneLooks: 4, NoneFor: s.now - died, NoBirthFor: 90 * ms,
-		Chain: 2, ChainFor: 220 * ms, Died: 2, DiedAge: 10 * ms, Exits: map[string]int{"exit 13": 1, "unknown": 1}, Respawn: 110 * ms, Expected: 1}
+		Chain: 2, ChainFor: 220 * ms, Died: 2, DiedAge: 10 * ms, Exits: map[string]int{"exit 13": 1, "unknown": 1}, Respawn: 110 * ms, Expected: 1,
+		LoopingSlots: 1, LoopingFor: s.now - died}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(checks.WorkerFacts{}, "Main", "Generation", "Workers")); diff != "" {
 		t.Errorf("facts (-want +got):\n%s", diff)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/crosscheck-project/crosscheck/checks/host"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/cli"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/config"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/heartbeats"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/jobs"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/vantagemetrics"
 	"github.com/crosscheck-project/crosscheck/probe/evidence"
@@ -40,7 +41,7 @@ every change of one in the log. It runs alone: it sends its evidence to nobody.`
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd, kind, o) },
 	}
 	cmd.Flags().StringVarP(&o.config, "config", "c", "crosscheck.yml", "configuration file")
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:9848", "address of /metrics")
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:9848", "address of /metrics and /heartbeat")
 	if kind == evidence.Prober {
 		cmd.Flags().StringVar(&o.place, "place", "", "which of the file's places this is; may be left out if there is but one")
 	}
@@ -78,11 +79,13 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 	if p.observer != nil {
 		deps.Changed = p.observer.Changed()
 	}
+	deps.Changed = p.beats.Changed(deps.Changed)
 	v, err := vantage.New(vantage.Config{Vantage: p.me, Kind: kind}, p.live, deps)
 	if err != nil {
 		return err
 	}
-	srv, err := metricsServer(sink, vantagemetrics.Collector{Vantages: map[evidence.Vantage]*vantage.Vantage{p.me: v}, Observer: p.observer})
+	srv, err := webServer(sink, vantagemetrics.Collector{Vantages: map[evidence.Vantage]*vantage.Vantage{p.me: v}, Observer: p.observer,
+		Accepted: p.accepted, Heartbeats: p.beats.Checks()}, p.beats)
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,8 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 	if p.observer != nil {
 		part("host observer", p.observer.Run)
 	}
-	part("metrics", func(ctx context.Context) error {
+	part("heartbeats", p.beats.Run)
+	part("web server", func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, func() { _ = srv.Close() })()
 		return srv.Serve(l)
 	})
@@ -115,8 +119,10 @@ func run(cmd *cobra.Command, kind evidence.VantageKind, o options) error {
 type plan struct {
 	me       evidence.Vantage
 	live     []vantage.Job
-	observer *host.Observer // nil for a prober
+	observer *host.Observer // nil for a prober, and for heartbeats alone
+	beats    *heartbeats.Set
 	closers  []io.Closer
+	accepted []vantagemetrics.Accepted
 }
 
 func (p *plan) close() {
@@ -129,15 +135,11 @@ func (p *plan) close() {
 func looks(file *config.File, kind evidence.VantageKind, place string, log *slog.Logger) (*plan, error) {
 	compiled := config.Compile(file)
 	if kind == evidence.Agent {
-		if len(compiled.Targets) == 0 {
-			return nil, fmt.Errorf("%s: no inside check to make", file.Path)
-		}
-		observer, err := host.New(host.Config{Targets: compiled.Targets}, host.Deps{Log: log})
-		if err != nil {
-			return nil, err
-		}
-		live, closers := jobs.Agent(compiled.Inside, observer)
-		return &plan{evidence.Vantage{Place: "host", Name: "agent"}, live, observer, closers}, nil
+		return agentLooks(file, compiled, log)
+	}
+	none, err := heartbeats.New(nil, log)
+	if err != nil {
+		return nil, err
 	}
 	for _, p := range file.Places {
 		if p.Name != place && (place != "" || len(file.Places) > 1) {
@@ -147,12 +149,33 @@ func looks(file *config.File, kind evidence.VantageKind, place string, log *slog
 		if err == nil && len(live) == 0 {
 			err = fmt.Errorf("%s: no outside check to make from place %s", file.Path, p.Name)
 		}
-		return &plan{me: evidence.Vantage{Place: p.Name, Name: "prober"}, live: live}, err
+		return &plan{me: evidence.Vantage{Place: p.Name, Name: "prober"}, live: live, beats: none}, err
 	}
 	if place == "" {
 		return nil, cli.Usage{Err: fmt.Errorf("%s has %d places: say which with --place", file.Path, len(file.Places))}
 	}
 	return nil, cli.Usage{Err: fmt.Errorf("--place: %s has no place %q", file.Path, place)}
+}
+
+// agentLooks makes the plan of an agent.
+func agentLooks(file *config.File, compiled config.Compiled, log *slog.Logger) (*plan, error) {
+	if len(compiled.Inside) == 0 {
+		return nil, fmt.Errorf("%s: no inside check to make", file.Path)
+	}
+	beats, err := heartbeats.New(compiled.Inside, log)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{me: evidence.Vantage{Place: "host", Name: "agent"}, live: beats.Jobs(), beats: beats}
+	if len(compiled.Targets) == 0 {
+		return p, nil
+	}
+	if p.observer, err = host.New(host.Config{Targets: compiled.Targets}, host.Deps{Log: log}); err != nil {
+		return nil, err
+	}
+	inside, closers := jobs.Agent(compiled.Inside, p.observer)
+	p.live, p.closers, p.accepted = append(p.live, inside...), closers, jobs.Accepted(compiled.Inside, inside)
+	return p, nil
 }
 
 var descOutcome = prometheus.NewDesc("crosscheck_check_outcome",
@@ -204,7 +227,7 @@ func (s *sink) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func metricsServer(sink *sink, v vantagemetrics.Collector) (*http.Server, error) {
+func webServer(sink *sink, v vantagemetrics.Collector, beats *heartbeats.Set) (*http.Server, error) {
 	registry := prometheus.NewRegistry()
 	for _, c := range []prometheus.Collector{collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), sink, v} {
@@ -214,6 +237,7 @@ func metricsServer(sink *sink, v vantagemetrics.Collector) (*http.Server, error)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle(heartbeats.Path, beats.Handler())
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "healthy") })
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}, nil
 }

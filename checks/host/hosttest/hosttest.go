@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -133,7 +134,7 @@ func start(tb testing.TB, env ...string) *Server {
 	return s
 }
 
-// Do sends a command: "crash on", "crash off", "kill", "shutdown", "close".
+// Do sends a command: "crash on", "crash off", "kill", "spin one", "shutdown", "close".
 // "crash on" kills the workers there are and makes each new one exit 13
 // within 5 to 15 ms of its main function. It returns the moment
 // just before.
@@ -248,6 +249,11 @@ func (m *master) command(line string) {
 		each(syscall.SIGSTOP)
 	case "cont":
 		each(syscall.SIGCONT)
+	case "spin one":
+		for pid := range m.living {
+			syscall.Kill(pid, syscall.SIGHUP)
+			return
+		}
 	case "shutdown":
 		if m.shared != nil {
 			check(unix.Shutdown(int(m.shared.Fd()), unix.SHUT_RDWR))
@@ -278,7 +284,7 @@ func runWorker() {
 		os.Exit(13)
 	}
 	orders := make(chan os.Signal, 1)
-	signal.Notify(orders, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(orders, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGHUP)
 	var l net.Listener
 	if f := os.NewFile(4, "shared"); os.Getenv("HT_SHARED") == "true" {
 		var err error
@@ -293,8 +299,19 @@ func runWorker() {
 	ready.Write([]byte{1})
 	ready.Close()
 	for s := range orders {
-		if s == syscall.SIGUSR2 {
+		switch s {
+		case syscall.SIGUSR2:
 			l.Close()
+			continue
+		case syscall.SIGHUP:
+			go func() { // behind the main thread, which sleeps
+				runtime.LockOSThread()
+				debug.SetGCPercent(-1) // it would wait for this thread
+				// No preemption: it would be a voluntary switch.
+				check(unix.PthreadSigmask(unix.SIG_BLOCK, &unix.Sigset_t{Val: [16]uint64{1 << (syscall.SIGURG - 1)}}, nil))
+				for {
+				}
+			}()
 			continue
 		}
 		raw, err := l.(*net.TCPListener).SyscallConn()

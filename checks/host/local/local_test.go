@@ -11,6 +11,8 @@ import (
 	"github.com/crosscheck-project/crosscheck/checks/host/local"
 )
 
+var eachSecond = local.Ask{Every: time.Second}
+
 // server listens on loopback and hands each connection to serve.
 func server(t *testing.T, serve func(net.Conn)) netip.AddrPort {
 	t.Helper()
@@ -63,14 +65,16 @@ func TestLooker_SaysWhatBecameOfTheConnection(t *testing.T) {
 		}), checks.LocalFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := local.Looker{Addr: tt.addr, Every: time.Second}
+			l := local.New(local.Listener{Addr: tt.addr}, local.Deps{})
 			now := time.Now()
-			if got, started := l.Look(now); got.Look != "" || !started {
+			if got, started := l.Look(now, eachSecond); got.Look != "" || !started {
 				t.Errorf("first Look() = %q, started %t, want none yet, started", got.Look, started)
 			}
 			l.Wait()
-			if got, started := l.Look(now); got.Look != tt.want || started {
+			if got, started := l.Look(now, eachSecond); got.Look != tt.want || started {
 				t.Errorf("Look() = %q, started %t, want %q, not started", got.Look, started, tt.want)
+			} else if got.Reset != (name == "a reset") {
+				t.Errorf("Look() = %+v: reset %t", got, got.Reset)
 			}
 		})
 	}
@@ -80,12 +84,13 @@ func TestLooker_SaysWhatBecameOfTheConnection(t *testing.T) {
 }
 
 func TestLooker_OneInFlightAndFewerWhenUnanswered(t *testing.T) {
+	t.Parallel()
 	conns := make(chan net.Conn, 16)
 	addr := server(t, func(c net.Conn) { conns <- c })
-	l := local.Looker{Addr: addr, Every: time.Second}
+	l := local.New(local.Listener{Addr: addr}, local.Deps{})
 	now := time.Now()
 	for range 10 {
-		l.Look(now) // all while the first is in flight
+		l.Look(now, eachSecond) // all while the first is in flight
 	}
 	l.Wait()
 	if len(conns) != 1 {
@@ -93,13 +98,13 @@ func TestLooker_OneInFlightAndFewerWhenUnanswered(t *testing.T) {
 	}
 	// Each unanswered look leaves an entry in a dead accept queue.
 	for n, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		l.Look(now.Add(wait - time.Millisecond))
+		l.Look(now.Add(wait-time.Millisecond), eachSecond)
 		l.Wait()
 		if len(conns) != n+1 {
 			t.Fatalf("%d connections before %v had passed, want %d", len(conns), wait, n+1)
 		}
 		now = now.Add(wait)
-		l.Look(now)
+		l.Look(now, eachSecond)
 		l.Wait()
 		if len(conns) != n+2 {
 			t.Fatalf("%d connections after %v, want %d", len(conns), wait, n+2)
@@ -107,35 +112,36 @@ func TestLooker_OneInFlightAndFewerWhenUnanswered(t *testing.T) {
 	}
 }
 
-func TestLooker_RestForgets(t *testing.T) {
-	l := local.Looker{Addr: closedPort(t), Every: time.Hour}
-	l.Look(time.Now())
-	l.Rest() // a look begun before counts no more
+func TestLooker_ANewNeedForgetsAndWaitsForNothing(t *testing.T) {
+	l := local.New(local.Listener{Addr: closedPort(t)}, local.Deps{})
+	hourly := local.Ask{Every: time.Hour}
+	l.Look(time.Now(), hourly)
 	l.Wait()
-	if got, _ := l.Look(time.Now()); got.Look != "" {
-		t.Errorf("Look() after Rest() = %q, want none", got.Look)
+	hourly.Since = time.Now() // a look begun before counts no more
+	if got, started := l.Look(time.Now(), hourly); got.Look != "" || !started {
+		t.Errorf("Look() = %q, started %t, want none yet, started", got.Look, started)
 	}
 	l.Wait()
-	if got, _ := l.Look(time.Now()); got.Look != checks.LocalRefused {
-		t.Errorf("Look() = %q, want a new look to count, refused", got.Look)
+	if got, started := l.Look(time.Now(), hourly); got.Look != checks.LocalRefused || started {
+		t.Errorf("Look() = %q, started %t, want refused, not started", got.Look, started)
 	}
 }
 
 func TestLooker_CloseEndsTheLookAndLetsNoneBegin(t *testing.T) {
+	t.Parallel()
 	conns := make(chan net.Conn, 4)
-	l := local.Looker{Addr: server(t, func(c net.Conn) { conns <- c }), Every: time.Millisecond}
+	l := local.New(local.Listener{Addr: server(t, func(c net.Conn) { conns <- c })}, local.Deps{})
 	begin := time.Now()
-	l.Look(begin)
+	l.Look(begin, local.Ask{})
 	<-conns
 	l.Close()
 	if took := time.Since(begin); took >= local.Timeout/2 {
 		t.Errorf("Close() took %v, want it to end the look at once", took)
 	}
-	if _, started := l.Look(begin.Add(time.Hour)); started {
+	if _, started := l.Look(begin.Add(time.Hour), local.Ask{}); started {
 		t.Error("a look began after Close()")
 	}
-	var never local.Looker
-	never.Close()
+	local.New(local.Listener{}, local.Deps{}).Close()
 }
 
 func TestLooker_AWildcardIsLookedAtOnLoopback(t *testing.T) {
@@ -151,8 +157,8 @@ func TestLooker_AWildcardIsLookedAtOnLoopback(t *testing.T) {
 			c.Close()
 		}
 	}()
-	look := local.Looker{Addr: netip.MustParseAddrPort(l.Addr().String()), Every: time.Second}
-	look.Look(time.Now())
+	look := local.New(local.Listener{Addr: netip.MustParseAddrPort(l.Addr().String())}, local.Deps{})
+	look.Look(time.Now(), eachSecond)
 	look.Wait()
 	if a := (<-got).(*net.TCPAddr).IP.String(); a != "127.0.0.1" {
 		t.Errorf("looked at %s, want 127.0.0.1", a)

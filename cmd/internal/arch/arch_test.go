@@ -38,7 +38,13 @@ var rules = []rule{
 	{"alerting", "checks/httpcheck", nil, "alerting knows the vocabulary of checks, never a kind"},
 	{"alerting", "checks/portcheck", nil, "alerting knows the vocabulary of checks, never a kind"},
 	{"alerting", "checks/workercheck", nil, "alerting knows the vocabulary of checks, never a kind"},
+	{"alerting", "checks/heartbeat", nil, "alerting knows the vocabulary of checks, never a kind"},
 	{"alerting", "checks/host", nil, "alerting knows the vocabulary of checks, never the host"},
+	{"alerting", "checks/serverstatus", nil, "what a server says of itself arrives as a fact, in words"},
+	{"probe", "checks/serverstatus", nil, "who is asked meets configuration in cmd"},
+	{"checks/workercheck", "checks/serverstatus", nil, "a kind says what it wants to be told; cmd knows who is asked how"},
+	{"checks/heartbeat", "checks/host", nil, "a heartbeat is told, not seen: the kind runs where nothing of the host may be read"},
+	{"probe", "checks/heartbeat", nil, "kinds meet configuration in cmd"},
 	{"probe", "checks/host", nil, "a vantage runs checks; it does not look into the host itself"},
 	{"probe", "checks/httpcheck", nil, "kinds meet configuration in cmd"},
 	{"probe", "checks/portcheck", nil, "kinds meet configuration in cmd"},
@@ -62,11 +68,13 @@ var owners = []struct {
 }{
 	{"github.com/nats-io/nats.go", []string{"probe/wire"}, "one room speaks NATS"},
 	{"github.com/nats-io/nats-server", []string{"probe/wire/hub"}, "only the core links the server"},
+	{"github.com/godbus/dbus", []string{"checks/host"}, "systemd is asked in one place"},
 	{"github.com/prometheus/alertmanager", []string{"alerting/notify/embedded"}, "its API changes with every minor release: one place to mend"},
 	{"github.com/prometheus/client_golang", []string{"cmd", "alerting/notify/embedded"}, "rooms count; cmd gives the counters their names"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "command lines are composition"},
 	{"go.yaml.in/yaml", []string{"cmd"}, "kinds and judges get data, not files"},
-	{"golang.org/x/sys/unix", []string{"checks/host", "probe/wire/hub", "cmd/internal/lab", "cmd/internal/nginx", "cmd/bench"}, "the operating system is touched in few places"},
+	{"google.golang.org/protobuf", []string{"checks/serverstatus"}, "one room reads a wire format that is not ours"},
+	{"golang.org/x/sys/unix", []string{"checks/host", "probe/wire/hub", "cmd/internal/lab", "cmd/internal/nginx", "cmd/internal/servers", "cmd/bench", "cmd/faults"}, "the operating system is touched in few places"},
 	{"net/http", []string{"cmd", "checks/httpcheck", "alerting/console", "alerting/notify/alertmanager", "alerting/notify/embedded"}, "the web is touched at the edges"},
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/crosscheck-project/crosscheck/alerting/policy"
 	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/heartbeat"
 	"github.com/crosscheck-project/crosscheck/checks/host"
 	"github.com/crosscheck-project/crosscheck/checks/httpcheck"
 )
@@ -36,8 +37,13 @@ type OutsideCheck struct {
 type InsideCheck struct {
 	ID, Service, Instance string
 	Kind                  checks.Kind
-	Target                string         // host.Target.Name
-	Listener              netip.AddrPort // of a port check
+	Target                string            // host.Target.Name
+	Listener              netip.AddrPort    // of a port check
+	Path                  string            // of a port check on a unix socket, instead of Listener
+	Minimum               int               // of a workers check: the least number of serving workers, or 0
+	OnDemand              bool              // of a workers check: the pool may be at zero
+	Status                Status            // of a workers check: where the server tells of itself
+	Heartbeat             *heartbeat.Config // of a heartbeat check
 	Interval, Timeout     time.Duration
 }
 
@@ -96,12 +102,30 @@ func inside(id, service string, check Check) InsideCheck {
 		Timeout: min(insideTimeout, check.Interval),
 	}
 	if check.Port != nil {
-		i.Listener = check.Port.Address
+		i.Listener, i.Path = check.Port.Address, check.Port.Path
+	}
+	if check.Heartbeat != nil {
+		beats := *check.Heartbeat
+		beats.ID = id
+		i.Heartbeat = &beats
+	}
+	if check.Workers != nil {
+		i.Minimum, i.OnDemand, i.Status = check.Workers.MinWorkers, check.Workers.OnDemand, check.Workers.Status
 	}
 	return i
 }
 
 func targetName(service, instance string) string { return service + "/" + instance }
+
+// into tells the observer how to find the processes.
+func (w *Workers) into(t *host.Target) {
+	t.PIDFile, t.Port = w.PIDFile, w.Port
+	t.Unit, t.Cgroup, t.Exe, t.Cmdline = w.Unit, w.Cgroup, w.Exe, w.Cmdline
+	if w.WorkersBy != workersChildren { // the observer's default
+		t.WorkersBy, t.WorkerName = w.WorkersBy, w.WorkerName
+	}
+	t.ConfigFiles, t.NetNS = w.ConfigFiles, w.NetNS
+}
 
 // targets folds the inside checks of each instance into one target. Without a
 // workers check the main process is found by the first listener: whether a
@@ -116,13 +140,15 @@ func targets(s Service) []host.Target {
 			case check.Instance != instance:
 			case check.Workers != nil:
 				main = check.Workers
+			case check.Port != nil && check.Port.Path != "":
+				t.UnixListeners = append(t.UnixListeners, check.Port.Path)
 			case check.Port != nil:
 				t.Listeners = append(t.Listeners, check.Port.Address)
 			}
 		}
 		switch {
 		case main != nil:
-			t.PIDFile, t.Port = main.PIDFile, main.Port
+			main.into(&t)
 		case len(t.Listeners) > 0:
 			t.Port = t.Listeners[0]
 		default:

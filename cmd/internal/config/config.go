@@ -9,9 +9,11 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/heartbeat"
 	"github.com/crosscheck-project/crosscheck/checks/httpcheck"
 )
 
@@ -60,15 +62,17 @@ type Service struct {
 	Checks       []Check
 }
 
-// Check is a configured look. Exactly one of HTTP, Port and Workers is set.
+// Check is a configured look. Exactly one of its kinds is set.
 type Check struct {
 	Name string
 	// Instance is set for inside checks, and for an http check that is pinned.
 	Instance string
 	Interval time.Duration
-	HTTP     *httpcheck.Config
-	Port     *Port
-	Workers  *Workers
+	// The kinds.
+	HTTP      *httpcheck.Config
+	Port      *Port
+	Workers   *Workers
+	Heartbeat *heartbeat.Config // without ID
 }
 
 // Kind returns the check's kind; empty for a check that has none, which Parse
@@ -81,20 +85,44 @@ func (c Check) Kind() checks.Kind {
 		return checks.KindPort
 	case c.Workers != nil:
 		return checks.KindWorkers
+	case c.Heartbeat != nil:
+		return checks.KindHeartbeat
 	}
 	return ""
 }
 
-// Port is a listener of an instance on this host.
+// Port is a listener of an instance on this host. Exactly one is set.
 type Port struct {
 	Address netip.AddrPort
+	// Path is that of a unix socket, or "@name" in the abstract namespace.
+	Path string
 }
 
-// Workers says how to find an instance's main process: by its pid file or by
-// the port it listens on. Exactly one is set.
+// Workers says how to find an instance's processes, and what is expected of
+// them.
 type Workers struct {
+	// How main is found. Exactly one is set, but Exe and Cmdline may be together.
 	PIDFile string
 	Port    netip.AddrPort
+	Unit    string // of systemd
+	Cgroup  string // below the cgroup mount
+	Exe     string
+	Cmdline string // a regular expression
+
+	// WorkersBy is "children", "cgroup" or "name"; with "name", and only then,
+	// WorkerName is a regular expression.
+	WorkersBy, WorkerName string
+	// MinWorkers is the declared least number of serving ones; 0 if none is.
+	MinWorkers int
+	// OnDemand is never set together with MinWorkers.
+	OnDemand bool
+	// ConfigFiles are glob patterns of what main reads.
+	ConfigFiles []string
+	// NetNS is the listeners' network namespace, a name or a path; empty for main's
+	// own.
+	NetNS string
+	// Status is where the server tells of itself.
+	Status Status
 }
 
 // MaxBytes is the largest file that is read. Chosen: room for about 5,000
@@ -109,7 +137,27 @@ func Load(path string) (*File, []Fault) {
 	if err != nil {
 		return nil, []Fault{{File: path, Message: err.Error()}}
 	}
-	return parse(path, data, readable)
+	f, faults := parse(path, data, readable)
+	if f != nil {
+		f.settle()
+	}
+	return f, faults
+}
+
+// settle makes the patterns absolute that the host observer wants so.
+func (f *File) settle() {
+	for _, s := range f.Services {
+		for _, c := range s.Checks {
+			if c.Workers == nil {
+				continue
+			}
+			for i, pattern := range c.Workers.ConfigFiles {
+				if whole, err := filepath.Abs(pattern); err == nil { // else we have no folder, and the observer refuses it
+					c.Workers.ConfigFiles[i] = whole
+				}
+			}
+		}
+	}
 }
 
 // Parse parses data; name stands for the file in faults, and relative paths

@@ -57,7 +57,7 @@ services:
 					URL: "http://127.0.0.1:8080/", Timeout: 2 * time.Second, FollowRedirects: true,
 				}},
 				{Name: "port", Instance: "web", Interval: 5 * time.Second, Port: &config.Port{Address: netip.MustParseAddrPort("127.0.0.1:8080")}},
-				{Name: "workers", Instance: "web", Interval: 5 * time.Second, Workers: &config.Workers{PIDFile: "/run/nginx.pid"}},
+				{Name: "workers", Instance: "web", Interval: 5 * time.Second, Workers: &config.Workers{PIDFile: "/run/nginx.pid", WorkersBy: "children"}},
 			},
 		}},
 	}
@@ -160,6 +160,57 @@ func TestCompile_EachConsumerGetsItsPlainData(t *testing.T) {
 	}
 	if in := got.OutsideIn("par"); len(in) != 2 {
 		t.Errorf("OutsideIn(par) has %d checks, want 2", len(in))
+	}
+}
+
+func TestCompile_EveryWayToFindAndCountProcessesReachesItsConsumer(t *testing.T) {
+	const address = "127.0.0.1:8080"
+	port := netip.MustParseAddrPort(address)
+	tests := map[string]struct {
+		workers string
+		target  host.Target // without name
+		check   config.InsideCheck
+	}{
+		"by pid file":                    {"pid_file: run/a.pid", host.Target{PIDFile: "/etc/crosscheck/run/a.pid"}, config.InsideCheck{}},
+		"by port":                        {"port: '127.0.0.1:81'", host.Target{Port: netip.MustParseAddrPort("127.0.0.1:81")}, config.InsideCheck{}},
+		"by unit":                        {"unit: 'app@1.service'", host.Target{Unit: "app@1.service"}, config.InsideCheck{}},
+		"by control group":               {"cgroup: /system.slice/a.service", host.Target{Cgroup: "/system.slice/a.service"}, config.InsideCheck{}},
+		"by executable":                  {"exe: /usr/sbin/nginx", host.Target{Exe: "/usr/sbin/nginx"}, config.InsideCheck{}},
+		"by command line":                {"cmdline: 'gunicorn: master'", host.Target{Cmdline: "gunicorn: master"}, config.InsideCheck{}},
+		"by both of program":             {"{exe: /usr/bin/python3, cmdline: 'app:wsgi'}", host.Target{Exe: "/usr/bin/python3", Cmdline: "app:wsgi"}, config.InsideCheck{}},
+		"a namespace by name":            {"{exe: /a, netns: web}", host.Target{Exe: "/a", NetNS: "web"}, config.InsideCheck{}},
+		"workers are children, in words": {"{exe: /a, workers_by: children}", host.Target{Exe: "/a"}, config.InsideCheck{}},
+		"workers by group":               {"{exe: /a, workers_by: cgroup}", host.Target{Exe: "/a", WorkersBy: "cgroup"}, config.InsideCheck{}},
+		"workers by name":                {"{exe: /a, workers_by: name, worker_name: '^a-worker$'}", host.Target{Exe: "/a", WorkersBy: "name", WorkerName: "^a-worker$"}, config.InsideCheck{}},
+		"a minimum":                      {"{exe: /a, min_workers: 3}", host.Target{Exe: "/a"}, config.InsideCheck{Minimum: 3}},
+		"a minimum, not on demand":       {"{exe: /a, min_workers: 3, on_demand: false}", host.Target{Exe: "/a"}, config.InsideCheck{Minimum: 3}},
+		"on demand":                      {"{exe: /a, on_demand: true}", host.Target{Exe: "/a"}, config.InsideCheck{OnDemand: true}},
+		"files it reads":                 {"{exe: /a, config_files: [conf.d/*.conf, /etc/a.conf]}", host.Target{Exe: "/a", ConfigFiles: []string{"/etc/crosscheck/conf.d/*.conf", "/etc/a.conf"}}, config.InsideCheck{}},
+		"another namespace":              {"{exe: /a, netns: /run/netns/web}", host.Target{Exe: "/a", NetNS: "/run/netns/web"}, config.InsideCheck{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			workers := test.workers
+			if workers[0] != '{' {
+				workers = "{" + workers + "}"
+			}
+			got := config.Compile(parse(t, "services: [{name: web, checks: [workers: "+workers+", {name: p, port: {address: '"+address+"'}}, {name: u, port: {address: 'unix:@web'}}]}]"))
+			test.target.Name, test.target.Listeners, test.target.UnixListeners = "web/web", []netip.AddrPort{port}, []string{"@web"}
+			if diff := cmp.Diff([]host.Target{test.target}, got.Targets, comparable); diff != "" {
+				t.Errorf("Targets (-want +got):\n%s", diff)
+			}
+			if err := (host.Config{Targets: got.Targets}).Validate(); err != nil {
+				t.Errorf("the host observer refuses them: %v", err)
+			}
+			common := config.InsideCheck{Service: "web", Instance: "web", Target: "web/web", Interval: 5 * time.Second, Timeout: time.Second}
+			w, p, u := common, common, common
+			w.ID, w.Kind, w.Minimum, w.OnDemand = "web/workers", checks.KindWorkers, test.check.Minimum, test.check.OnDemand
+			p.ID, p.Kind, p.Listener = "web/p", checks.KindPort, port
+			u.ID, u.Kind, u.Path = "web/u", checks.KindPort, "@web"
+			if diff := cmp.Diff([]config.InsideCheck{w, p, u}, got.Inside, comparable); diff != "" {
+				t.Errorf("Inside (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -310,8 +361,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(data)
 	}
 	f.Add([]byte(full))
+	f.Add([]byte("services: [{name: web, checks: [port: {address: 'unix:/run/a.sock'}, workers: {exe: /a, cmdline: '^a', workers_by: name, worker_name: b, min_workers: 2, config_files: ['*.conf'], netns: web}]}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, faults := config.Parse("f.yml", data)
+		file, faults := config.Parse("/etc/f.yml", data)
 		if file == nil && len(faults) == 0 {
 			t.Fatal("Parse refused the file without a word")
 		}
@@ -335,6 +387,9 @@ func FuzzParse(f *testing.F) {
 		compiled := config.Compile(file)
 		if err := compiled.Policy.Validate(); err != nil {
 			t.Errorf("Compile made a policy that is not valid: %v", err)
+		}
+		if err := (host.Config{Targets: compiled.Targets}).Validate(); err != nil {
+			t.Errorf("Compile made targets that the host observer refuses: %v", err)
 		}
 		if got, want := len(compiled.Outside)+len(compiled.Inside), len(compiled.Policy.Services); got < want {
 			t.Errorf("Compile made %d checks for %d services", got, want)

@@ -27,6 +27,8 @@ func Keys() []KeyDoc {
 	docs = document(docs, "services[].checks[].http.", httpKeys())
 	docs = document(docs, "services[].checks[].port.", portKeys())
 	docs = document(docs, "services[].checks[].workers.", workersKeys())
+	docs = document(docs, "services[].checks[].heartbeat.", heartbeatKeys())
+	docs = document(docs, "services[].checks[].workers.status.", statusKeys())
 	return docs
 }
 
@@ -80,7 +82,7 @@ func topKeys() []key[draft] {
 	return []key[draft]{
 		{"data_dir", false, "path", "./data", "Where evidence, the journal and Alertmanager's state are kept; one process at a time.",
 			into((*reader).path, func(d *draft) *string { return &d.DataDir })},
-		{"listen", false, "address:port", defaultListen, "Where console, API, `/metrics` and `/alertmanager` are served. There is no password: keep it on loopback or behind a proxy that asks for one.",
+		{"listen", false, "address:port", defaultListen, "Where console, API, `/metrics`, `/heartbeat` and `/alertmanager` are served. There is no password: keep it on loopback or behind a proxy that asks for one.",
 			into((*reader).listen, func(d *draft) *string { return &d.Listen })},
 		{"external_url", false, "URL", "", "How people reach the console; links in pages begin with it.",
 			into((*reader).webURL, func(d *draft) *string { return &d.ExternalURL })},
@@ -142,18 +144,6 @@ func checkKeys() []key[Check] {
 		{"http", false, "mapping", "", "The kind: a whole HTTP exchange on a fresh connection, from outside. A check has one kind.", readHTTP},
 		{"port", false, "mapping", "", "The kind: who listens on a port of this host, from inside.", readPort},
 		{"workers", false, "mapping", "", "The kind: an instance's main process and its workers, from inside.", readWorkers},
-	}
-}
-
-func portKeys() []key[Port] {
-	return []key[Port]{
-		{"address", true, "IP address:port", "", "The listener, as the server binds it.", into((*reader).address, addressOf)},
-	}
-}
-
-func workersKeys() []key[Workers] {
-	return []key[Workers]{
-		{"pid_file", false, "path", "", "Where the server writes the pid of its main process. This or `port`.", into((*reader).path, func(w *Workers) *string { return &w.PIDFile })},
-		{"port", false, "IP address:port", "", "A listener by whose owner the main process is found. This or `pid_file`.", into((*reader).address, workersPort)},
+		{"heartbeat", false, "mapping", "", "The kind: a workload that listens on nothing says by itself that it lives.", readHeartbeat},
 	}
 }

@@ -50,23 +50,6 @@ func fieldOf(v value, present map[string]value, field string) value {
 	return at
 }
 
-func readPort(r *reader, v value, c *Check) {
-	c.Port = &Port{}
-	readMapping(r, v, portKeys(), c.Port)
-}
-
-func readWorkers(r *reader, v value, c *Check) {
-	before := len(r.faults)
-	c.Workers = &Workers{}
-	present := readMapping(r, v, workersKeys(), c.Workers)
-	switch {
-	case len(present) > 1:
-		r.fault(v, "has both pid_file and port; the main process is found by one of them")
-	case len(present) == 0 && len(r.faults) == before:
-		r.fault(v, "needs pid_file or port to find the main process")
-	}
-}
-
 func httpKeys() []key[httpcheck.Config] {
 	type config = httpcheck.Config
 	return []key[config]{

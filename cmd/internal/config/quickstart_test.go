@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/host"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/config"
 )
 
@@ -21,6 +22,9 @@ func TestLoad_TheQuickstartHasNoFault(t *testing.T) {
 	}
 	if file == nil {
 		t.Fatal("Load refused the quickstart")
+	}
+	if err := (host.Config{Targets: config.Compile(file).Targets}).Validate(); err != nil {
+		t.Errorf("the host observer refuses it: %v", err)
 	}
 	kinds := map[checks.Kind]bool{}
 	for _, c := range config.Compile(file).Policy.Services[0].Checks {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ func readFile(name string, root *yaml.Node, readable func(string) error) (*File,
 	if _, ok := present["places"]; !ok {
 		d.Places = []Place{{Name: "local", Region: defaultRegion, Network: "local"}}
 	}
-	scope := scope{agent: d.Agent.Enabled, taken: map[string]int{}}
+	scope := scope{agent: d.Agent.Enabled, taken: map[string]int{}, sockets: map[string]int{}}
 	for _, p := range d.Places {
 		scope.regions = append(scope.regions, p.Region)
 	}
@@ -63,6 +62,7 @@ type scope struct {
 	agent   bool
 	regions []string       // of places; nil if the places have faults
 	taken   map[string]int // service names and their lines
+	sockets map[string]int // of heartbeats
 }
 
 func readPlaces(r *reader, v value, d *draft) {
@@ -113,9 +113,6 @@ func readURLs(r *reader, v value, a *Alertmanager) {
 		}
 	}
 }
-
-func addressOf(p *Port) *netip.AddrPort      { return &p.Address }
-func workersPort(w *Workers) *netip.AddrPort { return &w.Port }
 
 // listed prints names in a message, each once.
 func listed(list []string) string {

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -103,6 +102,10 @@ func (r *reader) finishCheck(c *checkDraft, s *serviceDraft, scope scope) {
 		}
 	}
 	r.finishInstance(c, s)
+	if c.Heartbeat != nil && c.Heartbeat.Socket != "" {
+		at := c.present["heartbeat"]
+		r.unique(value{at.Node, join(at.path, "socket")}, c.Heartbeat.Socket, scope.sockets, "socket")
+	}
 	if kind.Inside() && !scope.agent {
 		r.fault(c.present[string(kind)], "looks from inside, but agent.enabled is false; nothing would ever look")
 	}
@@ -118,7 +121,7 @@ func (r *reader) finishCheck(c *checkDraft, s *serviceDraft, scope scope) {
 // oneKind reports whether the check has exactly one kind.
 func (r *reader) oneKind(c *checkDraft) bool {
 	var kinds []string
-	for _, kind := range []checks.Kind{checks.KindHTTP, checks.KindPort, checks.KindWorkers} {
+	for _, kind := range []checks.Kind{checks.KindHTTP, checks.KindPort, checks.KindWorkers, checks.KindHeartbeat} {
 		if _, ok := c.present[string(kind)]; ok {
 			kinds = append(kinds, string(kind))
 		}
@@ -127,7 +130,7 @@ func (r *reader) oneKind(c *checkDraft) bool {
 	case len(kinds) > 1:
 		r.fault(c.at, "has %d kinds (%s); make a check of each", len(kinds), strings.Join(kinds, ", "))
 	case len(kinds) == 0 && !c.faulty: // else the kind may be the misspelt key
-		r.fault(c.at, "has no kind; give it one of http, port, workers")
+		r.fault(c.at, "has no kind; give it one of http, port, workers, heartbeat")
 	}
 	return len(kinds) == 1 && c.Kind() != ""
 }
@@ -152,7 +155,7 @@ func (r *reader) finishInstance(c *checkDraft, s *serviceDraft) {
 func (r *reader) oneOfEach(s *serviceDraft) {
 	type listener struct {
 		instance string
-		address  netip.AddrPort
+		port     Port
 	}
 	names, mains, listeners := map[string]int{}, map[string]int{}, map[listener]int{}
 	for _, c := range s.checks {
@@ -174,12 +177,31 @@ func (r *reader) oneOfEach(s *serviceDraft) {
 				r.fault(c.present["workers"], "the workers of instance %s are already checked on line %d", quote(c.Instance), line)
 			}
 			mains[c.Instance] = c.at.Line
-		case c.Port != nil && c.Port.Address.IsValid():
-			key := listener{c.Instance, c.Port.Address}
+		case c.Port != nil && *c.Port != (Port{}):
+			key := listener{c.Instance, *c.Port}
 			if line, twice := listeners[key]; twice {
-				r.fault(c.present["port"], "%s is already checked on line %d", c.Port.Address, line)
+				r.fault(c.present["port"], "%s is already checked on line %d", c.Port, line)
 			}
 			listeners[key] = c.at.Line
 		}
+	}
+	r.unixAlone(s, mains)
+}
+
+// unixAlone refuses an instance that has unix sockets and nothing by which its
+// main process is found: mains are the instances that have a workers check.
+func (r *reader) unixAlone(s *serviceDraft, mains map[string]int) {
+	found := map[string]bool{}
+	for _, c := range s.checks {
+		if c.Port != nil && c.Port.Address.IsValid() {
+			found[c.Instance] = true
+		}
+	}
+	for _, c := range s.checks {
+		if c.Port == nil || c.Port.Path == "" || c.Instance == "" || found[c.Instance] || mains[c.Instance] > 0 {
+			continue
+		}
+		found[c.Instance] = true // once
+		r.fault(c.present["port"], "a unix socket does not tell whose it is; add a workers check of instance %s", quote(c.Instance))
 	}
 }

@@ -32,15 +32,16 @@ func (f *File) Warnings() []string {
 		networks[p.Region][p.Network] = true
 	}
 	for _, s := range f.Services {
-		kinds := map[bool]int{}
+		kinds, silent := map[bool]int{}, true // silent: it listens on nothing
 		for _, c := range s.Checks {
 			kinds[c.Kind().Inside()]++
+			silent = silent && c.Heartbeat != nil
 		}
 		inside, outside := kinds[true], kinds[false]
 		switch {
 		case inside == 0:
 			all = append(all, fmt.Sprintf("service %s has no %s or %s check: dead workers are only noticed when looks from outside fail", s.Name, checks.KindPort, checks.KindWorkers))
-		case outside == 0:
+		case outside == 0 && !silent:
 			all = append(all, fmt.Sprintf("service %s has no %s check: nobody looks at it as its users do", s.Name, checks.KindHTTP))
 		}
 		all = append(all, deafWorkers(s)...)

@@ -6,7 +6,9 @@ import (
 	"runtime"
 
 	"github.com/crosscheck-project/crosscheck/checks/host"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/heartbeats"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/jobs"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/vantagemetrics"
 	"github.com/crosscheck-project/crosscheck/probe/evidence"
 	"github.com/crosscheck-project/crosscheck/probe/vantage"
 )
@@ -22,9 +24,11 @@ const (
 // locals are the vantages of this process.
 type locals struct {
 	vantages map[evidence.Vantage]*vantage.Vantage
-	observer *host.Observer // nil without an agent
-	stops    []func()       // of the subscriptions to looks on demand
-	closers  []io.Closer    // inside checks, whose own connections are waited for
+	observer *host.Observer // nil unless processes or listeners are watched
+	beats    *heartbeats.Set
+	stops    []func()    // of the subscriptions to looks on demand
+	closers  []io.Closer // inside checks, whose own connections are waited for
+	accepted []vantagemetrics.Accepted
 }
 
 func (l *locals) close() {
@@ -52,18 +56,34 @@ func (c *Core) startLocals() error {
 			return err
 		}
 	}
-	if !c.file.Agent.Enabled || len(c.compiled.Targets) == 0 {
+	return c.startAgent()
+}
+
+// startAgent starts the observer, if there is something for it to watch, and the
+// vantage of the host.
+func (c *Core) startAgent() (err error) {
+	if c.local.beats, err = heartbeats.New(c.compiled.Inside, c.log.With("part", "heartbeats")); err != nil {
+		return err
+	}
+	if !c.file.Agent.Enabled || len(c.compiled.Inside) == 0 {
 		return nil
 	}
-	observer, err := host.New(host.Config{Targets: c.compiled.Targets}, host.Deps{Log: c.log.With("part", "host")})
-	if err != nil {
-		return fmt.Errorf("host observer on %s: %w", runtime.GOOS, err)
+	looks := c.local.beats.Jobs()
+	var changed <-chan struct{}
+	if len(c.compiled.Targets) > 0 {
+		observer, err := host.New(host.Config{Targets: c.compiled.Targets}, host.Deps{Log: c.log.With("part", "host")})
+		if err != nil {
+			return fmt.Errorf("host observer on %s: %w", runtime.GOOS, err)
+		}
+		c.local.observer = observer
+		c.run("host observer", observer.Run)
+		inside, closers := jobs.Agent(c.compiled.Inside, observer)
+		c.local.closers, c.local.accepted = closers, jobs.Accepted(c.compiled.Inside, inside)
+		looks, changed = append(looks, inside...), observer.Changed()
 	}
-	c.local.observer = observer
-	c.run("host observer", observer.Run)
-	inside, closers := jobs.Agent(c.compiled.Inside, observer)
-	c.local.closers = closers
-	return c.startVantage(evidence.Vantage{Place: hostPlace, Name: localAgent}, evidence.Agent, inside, observer.Changed())
+	changed = c.local.beats.Changed(changed)
+	c.run("heartbeats", c.local.beats.Run)
+	return c.startVantage(evidence.Vantage{Place: hostPlace, Name: localAgent}, evidence.Agent, looks, changed)
 }
 
 func (c *Core) startVantage(v evidence.Vantage, kind evidence.VantageKind, looks []vantage.Job, changed <-chan struct{}) error {

@@ -51,7 +51,7 @@ var (
 func (c *Core) registerMetrics() error {
 	for _, col := range []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{c}, vantagemetrics.Collector{Vantages: c.local.vantages, Observer: c.local.observer},
+		collector{c}, vantagemetrics.Collector{Vantages: c.local.vantages, Observer: c.local.observer, Accepted: c.local.accepted, Heartbeats: c.local.beats.Checks()},
 	} {
 		if err := c.registry.Register(col); err != nil {
 			return err

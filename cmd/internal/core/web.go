@@ -11,6 +11,7 @@ import (
 
 	"github.com/crosscheck-project/crosscheck/alerting/console"
 	"github.com/crosscheck-project/crosscheck/alerting/notify/embedded"
+	"github.com/crosscheck-project/crosscheck/cmd/internal/heartbeats"
 )
 
 // startWeb serves the console, the API, the metrics and, if it is embedded,
@@ -24,6 +25,7 @@ func (c *Core) startWeb() error {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(c.log.Handler(), slog.LevelError)}))
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "healthy") })
 	mux.HandleFunc("GET /-/ready", c.serveReady)
+	mux.Handle(heartbeats.Path, c.local.beats.Handler())
 	if c.embedded != nil {
 		mux.Handle(embedded.Prefix+"/", c.embedded.Handler())
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/netip"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,8 +15,6 @@ import (
 	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/checks/host"
 	"github.com/crosscheck-project/crosscheck/checks/httpcheck"
-	"github.com/crosscheck-project/crosscheck/checks/portcheck"
-	"github.com/crosscheck-project/crosscheck/checks/workercheck"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/cli"
 )
 
@@ -25,6 +22,8 @@ import (
 // of it.
 type result struct {
 	Finding checks.Finding `json:"finding"`
+	// Listeners are those of the main process that was asked about.
+	Listeners []*checks.ListenerFacts `json:"listeners,omitempty"`
 	// Proof is set if the finding alone proves the instance broken.
 	Proof *correlate.Proof `json:"proof,omitempty"`
 }
@@ -67,103 +66,6 @@ func httpCommand(output *string) *cobra.Command {
 	return cmd
 }
 
-func portCommand(output *string) *cobra.Command {
-	return &cobra.Command{
-		Use: "port ADDRESS:PORT", Short: "Who listens on a port of this host", Args: cli.Args(cobra.ExactArgs(1)),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			addr, err := netip.ParseAddrPort(args[0])
-			if err != nil {
-				return cli.Usage{Err: fmt.Errorf("%q is not an address and port such as 127.0.0.1:8080 or [::1]:443", args[0])}
-			}
-			return inside(cmd, *output, host.Target{Name: "port", Port: addr}, func(o *host.Observer) checks.Check {
-				return portcheck.New(portcheck.Config{Target: "port", Listener: addr}, o)
-			})
-		},
-	}
-}
-
-func workersCommand(output *string) *cobra.Command {
-	var pidFile, port string
-	cmd := &cobra.Command{
-		Use: "workers (--pidfile FILE | --port ADDRESS:PORT)", Short: "A server's main process and its workers", Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			target := host.Target{Name: "workers", PIDFile: pidFile}
-			if (pidFile == "") == (port == "") {
-				return cli.Usage{Err: fmt.Errorf("give one of --pidfile and --port")}
-			}
-			if port != "" {
-				addr, err := netip.ParseAddrPort(port)
-				if err != nil {
-					return cli.Usage{Err: fmt.Errorf("--port: %q is not an address and port such as 127.0.0.1:8080", port)}
-				}
-				target.Port = addr
-			} else if found, err := host.ListenersOf(pidFile); err == nil {
-				target.Listeners = found // so that it can be tried; a bad pid file is told by the look
-			}
-			return inside(cmd, *output, target, func(o *host.Observer) checks.Check {
-				return workercheck.New(workercheck.Config{Target: "workers"}, o)
-			})
-		},
-	}
-	cmd.Flags().StringVar(&pidFile, "pidfile", "", "file that holds the main process's id")
-	cmd.Flags().StringVar(&port, "port", "", "address the server listens on")
-	return cmd
-}
-
-// patience is how long a suspicious instance is looked at before what was seen
-// is printed without a proof (chosen: a look has no memory, so that a loop that
-// began before it is known by the floor's 5 s, and a sweep).
-const patience = 7 * time.Second
-
-// inside looks with a host observer of its own: once if all is well, else until
-// a rule proves the instance broken or patience ends.
-func inside(cmd *cobra.Command, output string, target host.Target, makeCheck func(*host.Observer) checks.Check) error {
-	if err := checkOutput(output); err != nil {
-		return err
-	}
-	observer, err := host.New(host.Config{Targets: []host.Target{target}}, host.Deps{})
-	if err != nil {
-		return cli.Usage{Err: err}
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), patience)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = observer.Run(ctx) // ends with ctx; what it cannot see is in the finding
-	}()
-	r := lookUntilKnown(ctx, observer, makeCheck(observer), target.Name)
-	cancel()
-	<-done
-	return show(cmd.OutOrStdout(), output, r)
-}
-
-func lookUntilKnown(ctx context.Context, observer *host.Observer, check checks.Check, target string) result {
-	tick := time.NewTicker(host.FastEvery)
-	defer tick.Stop()
-	var r result
-	for {
-		if s, ok := observer.Snapshot(target); ok && s.Sweep > 0 && s.Dump > 0 && ctx.Err() == nil {
-			r = result{Finding: check.Look(ctx)}
-			r.Proof = prove(&r.Finding)
-			if r.Proof != nil || !r.Finding.Suspicious && r.Finding.Outcome != checks.Fail {
-				return r
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-observer.Changed():
-		case <-ctx.Done():
-			if s, ok := observer.Snapshot(target); ok && r.Finding.Workers != nil {
-				r.Proof = crashLoop(r.Finding.Workers, s.Events)
-			}
-			if r.Finding.Detail == "" {
-				r.Finding = checks.BlindFinding(checks.ReasonShuttingDown, "ended before the first look")
-			}
-			return r
-		}
-	}
-}
-
 // crashLoop names a loop that went on for the whole of our patience. The judge's
 // rules want to know that an instance was well before, and who held its listener;
 // a person who asks during an outage has neither, and has seen nobody serve and
@@ -198,20 +100,26 @@ const manyDeaths = 10
 // One whose replacements fail under our eyes is judged by that at any age.
 const grownUp = 10 * time.Second
 
-// prove applies the judge's rules to one finding.
-func prove(f *checks.Finding) *correlate.Proof {
-	var p correlate.Proof
-	var ok bool
-	switch {
-	case f.Workers != nil:
-		p, ok = correlate.ProveWorkers(f.Workers, f.Workers.Main.Age > grownUp || f.Workers.Chain > 0)
-	case f.Listener != nil:
-		p, ok = correlate.ProveListener(f.Listener, false)
+// prove applies the judge's rules to what was seen: to the workers first, then to
+// each listener.
+func prove(r *result) *correlate.Proof {
+	replacing := false
+	if w := r.Finding.Workers; w != nil {
+		if p, ok := correlate.ProveWorkers(w, w.Main.Age > grownUp || w.Chain > 0); ok {
+			return &p
+		}
+		replacing = w.Serving == 0 && !w.MainServes && w.Main.State != checks.ProcGone
 	}
-	if !ok {
-		return nil
+	all := r.Listeners
+	if r.Finding.Listener != nil {
+		all = append(all[:len(all):len(all)], r.Finding.Listener)
 	}
-	return &p
+	for _, l := range all {
+		if p, ok := correlate.ProveListener(l, replacing); ok {
+			return &p
+		}
+	}
+	return nil
 }
 
 func checkOutput(output string) error {

@@ -3,9 +3,12 @@
 package vantagemetrics
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/crosscheck-project/crosscheck/checks"
+	"github.com/crosscheck-project/crosscheck/checks/heartbeat"
 	"github.com/crosscheck-project/crosscheck/checks/host"
 	"github.com/crosscheck-project/crosscheck/probe/evidence"
 	"github.com/crosscheck-project/crosscheck/probe/vantage"
@@ -47,18 +50,50 @@ var (
 		"Walks of the whole process table to find a socket's owner.", nil, nil)
 	descHostErrors = prometheus.NewDesc("crosscheck_host_errors_total",
 		"What could not be read of the host for reasons of our own.", nil, nil)
+	descConnector = prometheus.NewDesc("crosscheck_host_connector",
+		"1 for the state of the process connector, 0 for the others: live, off, refused (another namespace, or rights that an old kernel wants), dropped (too many events of other processes; pidfds and sweeps go on).", []string{"state"}, nil)
+	descConnectorEvents = prometheus.NewDesc("crosscheck_host_connector_events_total",
+		"Forks and exits of which the process connector told us.", nil, nil)
+	descConnectorGaps = prometheus.NewDesc("crosscheck_host_connector_gaps_total",
+		"Events of the process connector that were lost because they came too fast.", nil, nil)
+	descConnectorResyncs = prometheus.NewDesc("crosscheck_host_connector_resyncs_total",
+		"Sweeps of every watched instance because events were lost.", nil, nil)
+	descConnectorDropped = prometheus.NewDesc("crosscheck_host_connector_dropped_total",
+		"How often the process connector was dropped.", nil, nil)
+	descConnections = prometheus.NewDesc("crosscheck_host_connections_accepted_total",
+		"TCP connections the kernel completed for listeners, by network namespace: host is ours, others are named by their path or by an instance in them.", []string{"netns"}, nil)
+	descCPU = prometheus.NewDesc("crosscheck_instance_cpu_seconds_total",
+		"CPU time, user and system, of an instance's main process, its workers, and children they waited for; absent while there is no main.", []string{"service", "instance"}, nil)
+
+	descBeats = prometheus.NewDesc("crosscheck_heartbeat_messages_total",
+		"Messages of workloads to heartbeat checks by result: taken, refused (malformed, of a worker that is not declared, too many).", []string{"check", "result"}, nil)
+	descBeatAge = prometheus.NewDesc("crosscheck_heartbeat_age_seconds",
+		"Time since the last beat of a heartbeat check, or since we wait for the first.", []string{"check"}, nil)
+
+	descAccepted = prometheus.NewDesc("crosscheck_instance_accepted_connections_total",
+		"Connections an instance took, by its server's own account (workers.status); absent while the server does not tell.", []string{"service", "instance"}, nil)
 )
+
+// Accepted is where to read how many connections an instance's server says it
+// took, if it is known.
+type Accepted struct {
+	Service, Instance string
+	Count             func() (connections uint64, known bool)
+}
 
 // Collector collects them. Observer may be nil.
 type Collector struct {
-	Vantages map[evidence.Vantage]*vantage.Vantage
-	Observer *host.Observer
+	Vantages   map[evidence.Vantage]*vantage.Vantage
+	Observer   *host.Observer
+	Accepted   []Accepted
+	Heartbeats []*heartbeat.Check
 }
 
 // Describe implements prometheus.Collector.
 func (Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descLooks, descPanics, descMissed, descLate, descLateMax, descScheduled, descPublished,
-		descPublishErrors, descDropped, descWaiting, descSweeps, descDumps, descExits, descUnseen, descScans, descHostErrors} {
+		descPublishErrors, descDropped, descWaiting, descSweeps, descDumps, descExits, descUnseen, descScans, descHostErrors, descAccepted,
+		descConnector, descConnectorEvents, descConnectorGaps, descConnectorResyncs, descConnectorDropped, descConnections, descCPU, descBeats, descBeatAge} {
 		ch <- d
 	}
 }
@@ -88,8 +123,28 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 		counter(descDropped, float64(s.Outbox.Dropped), v.Place, v.Name)
 		gauge(descWaiting, float64(s.Outbox.Waiting), v.Place, v.Name)
 	}
+	for _, a := range c.Accepted {
+		if n, known := a.Count(); known {
+			counter(descAccepted, float64(n), a.Service, a.Instance)
+		}
+	}
+	for _, b := range c.Heartbeats {
+		s := b.Stats()
+		counter(descBeats, float64(s.Beats), b.ID(), "taken")
+		counter(descBeats, float64(s.Refused), b.ID(), "refused")
+		gauge(descBeatAge, s.Age.Seconds(), b.ID())
+	}
 	if c.Observer == nil {
 		return
+	}
+	for _, n := range c.Observer.Connections() {
+		counter(descConnections, float64(n.Accepted), n.NetNS)
+	}
+	for _, target := range c.Observer.Targets() {
+		service, instance, _ := strings.Cut(target, "/") // as configuration names targets
+		if used, known := c.Observer.CPU(target); known {
+			counter(descCPU, used.Seconds(), service, instance)
+		}
 	}
 	h := c.Observer.Stats()
 	counter(descSweeps, float64(h.Sweeps))
@@ -98,4 +153,15 @@ func (c Collector) Collect(ch chan<- prometheus.Metric) {
 	counter(descUnseen, float64(h.Unseen))
 	counter(descScans, float64(h.Scans))
 	counter(descHostErrors, float64(h.Errors))
+	for _, state := range []host.ConnectorState{host.ConnectorLive, host.ConnectorOff, host.ConnectorRefused, host.ConnectorDropped} {
+		v := 0.0
+		if state == h.Connector {
+			v = 1
+		}
+		gauge(descConnector, v, string(state))
+	}
+	counter(descConnectorEvents, float64(h.ConnectorEvents))
+	counter(descConnectorGaps, float64(h.ConnectorLost))
+	counter(descConnectorResyncs, float64(h.ConnectorResyncs))
+	counter(descConnectorDropped, float64(h.ConnectorDrops))
 }
