@@ -39,7 +39,7 @@ func TestDemo_CrashLoopPagesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]any{"fault": "crash-loop", "listener": "reuseport", "respawn_pacing_ms": 100.0,
-		"verdict": "down", "cause": "workers_crash_looping", "pages": 1.0} {
+		"verdict": "down", "cause": "workers_crash_looping", "pages": 1.0, "resolves": 1.0, "tickets": 0.0, "ticketed_at": nil} {
 		if got[key] != want {
 			t.Errorf("report: %s is %v, want %v", key, got[key], want)
 		}
@@ -57,9 +57,37 @@ func TestDemo_CrashLoopPagesOnce(t *testing.T) {
 	}
 }
 
+// TestDemo_EndsAsItMust runs the kinds of fault there are beside the crash loop,
+// one listener mode each; make demo-faults runs all of them in both.
+func TestDemo_EndsAsItMust(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		fault, listener string
+		says            []string
+	}{
+		{"freeze-all", lab.Shared, []string{"alive: healthy", "workers_frozen", "PAGE", "RESOLVED"}},
+		{"freeze-one", lab.Shared, []string{"alive: healthy", "workers_frozen", "TICKET", "RESOLVED"}},
+		{"steal-port", lab.Shared, []string{"alive: healthy", "port_stolen", "PAGE", "RESOLVED"}},
+		{"main-loop", lab.Reuseport, []string{"main_crash_looping", "PAGE", "RESOLVED"}},
+	} {
+		t.Run(tt.fault, func(t *testing.T) {
+			t.Parallel()
+			stdout, stderr, code := runCommand(t, "demo", "--once", "--fault", tt.fault, "--listener", tt.listener)
+			if code != 0 {
+				t.Fatalf("exit %d\n%s\n%s", code, stdout, stderr)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("the story lacks %q:\n%s", want, stdout)
+				}
+			}
+		})
+	}
+}
+
 func TestDemo_RefusesWhatItDoesNotKnow(t *testing.T) {
 	_, stderr, code := runCommand(t, "demo", "--once", "--fault", "earthquake")
-	if code != 2 || !strings.Contains(stderr, "crash-loop, close-listener, kill-once, healthy-reload") {
+	if code != 2 || !strings.Contains(stderr, "crash-loop, close-listener, kill-once, healthy-reload, freeze-all") {
 		t.Errorf("exit %d, %q; want 2 and the list of faults", code, stderr)
 	}
 	if _, stderr, code = runCommand(t, "demo", "--listener", "none"); code != 2 || !strings.Contains(stderr, "reuseport") {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/crosscheck-project/crosscheck/alerting/correlate"
 	"github.com/crosscheck-project/crosscheck/alerting/engine"
-	"github.com/crosscheck-project/crosscheck/checks"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/config"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/core"
 	"github.com/crosscheck-project/crosscheck/cmd/internal/lab"
@@ -43,9 +42,10 @@ const (
 	closeAfter   = 3 * time.Second  // JUDGING section 4, close_after of the demo
 	healthyFor   = 3 * time.Second  // a few healthy seconds before the fault
 	startWithin  = 30 * time.Second // all green by then, or the demo gives up
-	pageWithin   = 10 * time.Second
-	healWithin   = 20 * time.Second
+	toldWithin   = 10 * time.Second // page or ticket, unless the fault says otherwise
+	healWithin   = 60 * time.Second
 	watchHealthy = 6 * time.Second // past every window that could page (JUDGING section 3)
+	afterTicket  = 3 * time.Second // a page that must not follow would have come by then
 	settle       = 2 * time.Second // a second page or resolve would come by then
 	look         = 20 * time.Millisecond
 )
@@ -175,7 +175,7 @@ services:
     region: par
     close_after: %s
     checks:
-      - {name: front, interval: 1s, http: {url: "http://%s/", timeout: 1s}}
+      - {name: front, interval: 1s, http: {url: "http://%s/", timeout: 1s, body_contains: hello from worker}}
       - {interval: 1s, port: {address: "%s"}}
       - {interval: 1s, workers: {pid_file: %s}}
 `
@@ -192,11 +192,11 @@ func (s *stage) cycle(ctx context.Context) (*Report, error) {
 	r := &Report{Fault: s.fault.name, Listener: s.o.Listener, RespawnPacingMS: respawn.Milliseconds(), expected: s.fault}
 	s.say.inject(s.fault)
 	r.InjectedAt = stamp{time.Now()}
-	if err := s.fault.inject(s.lab); err != nil {
+	var err error
+	if r.Worker, err = s.fault.inject(s.lab); err != nil {
 		return nil, fmt.Errorf("inject %s: %w", s.fault.name, err)
 	}
-	var err error
-	if s.fault.pages == 0 {
+	if s.fault.lookAlike() {
 		err = s.watchNothingHappen(ctx, r)
 	} else {
 		err = s.watchFault(ctx, r)
@@ -204,7 +204,8 @@ func (s *stage) cycle(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Pages, r.Resolves = s.pager.Counts()
+	r.Pages, r.Resolves = s.pager.CountsOf(pager.Page)
+	r.Tickets, r.TicketResolves = s.pager.CountsOf(pager.Ticket)
 	return r, nil
 }
 
@@ -224,38 +225,40 @@ func (s *stage) watchNothingHappen(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// watchFault is the cycle of what must page, and then resolve.
+// watchFault is the cycle of what must page or make a ticket, and then resolve.
 func (s *stage) watchFault(ctx context.Context, r *Report) error {
-	page, err := s.awaitCall(ctx, pageWithin, true)
+	call, err := s.awaitCall(ctx, s.fault.patience(), s.fault.severity(s.o.Listener), true)
 	if err != nil {
-		return fmt.Errorf("fault %s: no page: %w", s.fault.name, err)
+		return fmt.Errorf("fault %s: nobody was told: %w", s.fault.name, err)
 	}
-	r.PagedAt = stamp{page.At}
-	// The outside may have been faster than the inside's proof: better knowledge
-	// then edits the open page (JUDGING section 6).
-	var v engine.View
-	if err := s.await(ctx, pageWithin, "cause "+string(s.fault.cause), func(now engine.View) bool {
-		v = now
-		return len(v.Open) > 0 && v.Open[0].Cause == s.fault.cause
-	}); err != nil && len(v.Open) == 0 {
-		return fmt.Errorf("a page arrived and the core shows no incident: %w", err)
+	r.Told = call.Summary
+	severity := call.Severity
+	if severity == pager.Page {
+		r.PagedAt = stamp{call.At}
+	} else {
+		r.TicketedAt = stamp{call.At}
 	}
-	last := v.Open[0]
-	r.take(last.State, last.Onset, last.OpenedAt)
-	r.Cause = last.Cause
-	s.say.fault(r, s.lab, s.fault)
+	if err := s.awaitCause(ctx, r); err != nil {
+		return err
+	}
+	s.say.fault(r, s.lab)
+	if severity == pager.Ticket {
+		if err := s.pause(ctx, afterTicket); err != nil {
+			return err
+		}
+	}
 	if !s.o.Once {
 		if err := s.pause(ctx, healthyFor); err != nil { // time to read
 			return err
 		}
-		s.say.later(s.view(ctx))
+		s.say.later(s.view(ctx), severity)
 	}
-	if err := s.fault.heal(s.lab); err != nil {
+	if err := s.fault.heal(s.lab, r.Worker); err != nil {
 		return fmt.Errorf("heal %s: %w", s.fault.name, err)
 	}
 	r.HealedAt = stamp{time.Now()}
 	s.say.heal()
-	resolve, err := s.awaitCall(ctx, healWithin, false)
+	resolve, err := s.awaitCall(ctx, healWithin, severity, false)
 	if err != nil {
 		return fmt.Errorf("fault %s: no resolve: %w", s.fault.name, err)
 	}
@@ -264,79 +267,29 @@ func (s *stage) watchFault(ctx context.Context, r *Report) error {
 	return s.pause(ctx, settle)
 }
 
+// awaitCause waits until the incident has the expected verdict and cause. The
+// outside may have been faster than the inside's proof, or a queue that fills
+// than the proof of why: better knowledge then edits the open page or ticket
+// (JUDGING section 6).
+func (s *stage) awaitCause(ctx context.Context, r *Report) error {
+	var v engine.View
+	verdict := s.fault.verdictOf(s.o.Listener)
+	err := s.await(ctx, s.fault.patience(), "cause "+string(s.fault.cause), func(now engine.View) bool {
+		v = now
+		return len(v.Open) > 0 && v.Open[0].Cause == s.fault.cause && v.Open[0].State.Verdict == verdict
+	})
+	if len(v.Open) == 0 {
+		return fmt.Errorf("the pager was told and the core shows no incident: %w", err)
+	}
+	last := v.Open[0]
+	r.take(last.State, last.Onset, last.OpenedAt)
+	r.Cause = last.Cause
+	return nil
+}
+
 func (r *Report) take(st correlate.State, onset, verdictAt time.Time) {
 	r.Verdict, r.Cause, r.Scope, r.Rule, r.Sentence, r.Evidence = st.Verdict, st.Cause, st.Scope, st.Rule, st.Sentence, st.Evidence
 	r.FirstEvidenceAt, r.VerdictAt = stamp{onset}, stamp{verdictAt}
-}
-
-func (s *stage) view(ctx context.Context) engine.View {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	v, err := s.core.View(ctx)
-	if err != nil {
-		return engine.View{Services: make([]engine.ServiceView, 1)}
-	}
-	return v
-}
-
-// allGreen: the service is up, every place saw it pass, and the agent has
-// learnt how many workers there are.
-func (s *stage) allGreen(v engine.View) bool {
-	st := v.Services[0]
-	inside, outside := 0, 0
-	for _, e := range st.Evidence {
-		if e.Outcome != checks.Pass {
-			return false
-		}
-		if e.Side == correlate.Inside {
-			inside++
-		} else {
-			outside++
-		}
-	}
-	return st.State.Verdict == correlate.Up && inside == 2 && outside == 3
-}
-
-func (s *stage) await(ctx context.Context, limit time.Duration, what string, ok func(engine.View) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		if ok(s.view(ctx)) {
-			return nil
-		}
-		if err := s.pause(ctx, look); err != nil {
-			return fmt.Errorf("waited %s for %s: %w", limit, what, err)
-		}
-	}
-}
-
-// awaitCall waits until the pager received a page, or the resolve of one.
-func (s *stage) awaitCall(ctx context.Context, limit time.Duration, firing bool) (pager.Call, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	timer := time.AfterFunc(limit, func() { cancel(fmt.Errorf("waited %s", limit)) })
-	defer timer.Stop()
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		select {
-		case err := <-s.core.Failed():
-			cancel(err)
-		case <-done:
-		}
-	}()
-	return s.pager.Await(ctx, firing)
-}
-
-func (s *stage) pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case err := <-s.core.Failed():
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // CheckOptions refuses what Run could not run, before anything is started.

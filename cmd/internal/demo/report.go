@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/crosscheck-project/crosscheck/alerting/correlate"
@@ -29,6 +32,7 @@ type Report struct {
 	FirstEvidenceAt stamp             `json:"first_evidence_at"`
 	VerdictAt       stamp             `json:"verdict_at"`
 	PagedAt         stamp             `json:"paged_at"`
+	TicketedAt      stamp             `json:"ticketed_at"`
 	HealedAt        stamp             `json:"healed_at"`
 	ResolvedAt      stamp             `json:"resolved_at"`
 	Verdict         correlate.Verdict `json:"verdict"`
@@ -36,23 +40,38 @@ type Report struct {
 	Scope           correlate.Scope   `json:"scope"`
 	Rule            string            `json:"rule"`
 	Sentence        string            `json:"sentence"`
-	Pages           int               `json:"pages"`
-	Resolves        int               `json:"resolves"`
-	Evidence        []correlate.Ref   `json:"evidence"`
-	expected        fault
+	// Told is the first page or ticket as it was received, Worker the process id
+	// of the one worker that was broken, 0 if it was not one.
+	Told           string          `json:"told"`
+	Worker         int             `json:"worker,omitempty"`
+	Pages          int             `json:"pages"`
+	Resolves       int             `json:"resolves"`
+	Tickets        int             `json:"tickets"`
+	TicketResolves int             `json:"ticket_resolves"`
+	Evidence       []correlate.Ref `json:"evidence"`
+	expected       fault
 }
 
 // Check returns an error that says in what the cycle fell short of what the
 // fault must lead to; nil if in nothing.
 func (r *Report) Check() error {
-	want := r.expected
+	want, verdict := r.expected, r.expected.verdictOf(r.Listener)
 	switch {
-	case r.Verdict != want.verdict || r.Cause != want.cause:
-		return fmt.Errorf("fault %s: verdict %s, cause %q; want %s, %q", r.Fault, r.Verdict, r.Cause, want.verdict, want.cause)
-	case r.Pages != want.pages || r.Resolves != want.pages:
-		return fmt.Errorf("fault %s: %d pages and %d resolves; want %d of each", r.Fault, r.Pages, r.Resolves, want.pages)
+	case r.Verdict != verdict || r.Cause != want.cause:
+		return fmt.Errorf("fault %s: verdict %s, cause %q; want %s, %q", r.Fault, r.Verdict, r.Cause, verdict, want.cause)
+	case r.Pages != r.Resolves || r.Tickets != r.TicketResolves:
+		return fmt.Errorf("fault %s: %d pages and %d resolves, %d tickets and %d resolves; want as many of each", r.Fault, r.Pages, r.Resolves, r.Tickets, r.TicketResolves)
+	case !want.allows(r.Listener, r.Pages, r.Tickets):
+		return fmt.Errorf("fault %s: %d pages and %d tickets; want %d and %d", r.Fault, r.Pages, r.Tickets, want.pages, want.tickets)
+	case r.Worker != 0 && !slices.Contains(numbers(r.Told+" "+r.Sentence), strconv.Itoa(r.Worker)):
+		return fmt.Errorf("fault %s: neither ticket nor incident names worker %d: %s", r.Fault, r.Worker, r.Sentence)
 	}
 	return nil
+}
+
+// numbers are the runs of digits in a text.
+func numbers(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 }
 
 // write puts the report into a file, whole or not at all.

@@ -71,7 +71,7 @@ func (s *story) healthy(v engine.View) {
 func (s *story) inject(f fault) {
 	fmt.Fprintln(s.out)
 	who := "FAULT"
-	if f.pages == 0 {
+	if f.lookAlike() {
 		who = "LOOK-ALIKE"
 	}
 	s.line(amber, who, "%s: %s", f.name, f.what)
@@ -87,33 +87,41 @@ func (s *story) monitor(l *lab.Lab) {
 	s.line(green, "process monitor", "main process %d alive: healthy", l.PID())
 }
 
-func (s *story) fault(r *Report, l *lab.Lab, f fault) {
+func (s *story) fault(r *Report, l *lab.Lab) {
 	s.monitor(l)
 	seen := sinceFault(r)
 	s.line(plain, "inside", "%s", insideText(seen))
 	s.line(plain, "outside", "%s", outsideText(seen))
-	s.line(red, "VERDICT", "%s, cause %s (rule %s), %s after the fault",
+	bad := red
+	if r.Verdict == correlate.Degraded {
+		bad = amber
+	}
+	s.line(bad, "VERDICT", "%s, cause %s (rule %s), %s after the fault",
 		strings.ToUpper(r.Verdict.String()), r.Cause, r.Rule, since(r.InjectedAt, r.VerdictAt))
-	s.line(red, "PAGE", "%s after the fault: %s", since(r.InjectedAt, r.PagedAt), r.Sentence)
+	color, who, at := red, "PAGE", r.PagedAt
+	if at.IsZero() {
+		color, who, at = amber, "TICKET", r.TicketedAt
+	}
+	s.line(color, who, "%s after the fault: %s", since(r.InjectedAt, at), r.Sentence)
 	fmt.Fprintln(s.out)
 }
 
 // later shows what is known once everybody has looked again.
-func (s *story) later(v engine.View) {
+func (s *story) later(v engine.View, severity string) {
 	if len(v.Open) == 0 {
 		return
 	}
 	evidence := v.Services[0].Evidence
 	s.line(plain, "outside now", "%s", outsideText(evidence))
 	s.line(plain, "inside now", "%s", insideText(evidence))
-	s.line(plain, "incident", "%s, still one page", v.Open[0].Incident)
+	s.line(plain, "incident", "%s, still one %s", v.Open[0].Incident, severity)
 	fmt.Fprintln(s.out)
 }
 
 func (s *story) heal() { s.line(amber, "HEAL", "the fault is taken back") }
 
 func (s *story) resolved(r *Report) {
-	s.line(green, "RESOLVED", "%s after the healing: the replacements must serve, be seen to serve, and go on for %s", since(r.HealedAt, r.ResolvedAt), closeAfter)
+	s.line(green, "RESOLVED", "%s after the healing: everybody must serve, be seen to serve, and go on for %s", since(r.HealedAt, r.ResolvedAt), closeAfter)
 }
 
 func (s *story) nothing(r *Report, l *lab.Lab) {
@@ -125,7 +133,7 @@ func (s *story) nothing(r *Report, l *lab.Lab) {
 
 func (s *story) end(r *Report, o Options) {
 	fmt.Fprintln(s.out)
-	s.line(green, "AS EXPECTED", "fault %s, %s listener: verdict %s, pages %d, resolves %d", r.Fault, r.Listener, r.Verdict, r.Pages, r.Resolves)
+	s.line(green, "AS EXPECTED", "fault %s, %s listener: verdict %s, pages %d, tickets %d, all resolved", r.Fault, r.Listener, r.Verdict, r.Pages, r.Tickets)
 	if o.JSON != "" {
 		s.line(dim, "", "report: %s", o.JSON)
 	}

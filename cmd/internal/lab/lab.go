@@ -9,14 +9,12 @@
 package lab
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -86,6 +84,14 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// args are main's arguments, in balancer's order.
+func (o Options) args() []string {
+	return []string{
+		o.Listener, o.Addr.Addr().String(), strconv.Itoa(int(o.Addr.Port())),
+		strconv.Itoa(o.Workers), o.Respawn.String(), o.PIDFile,
+	}
+}
+
 // Status is what main knows of itself.
 type Status struct {
 	Main     int            `json:"main"` // process id
@@ -115,16 +121,20 @@ type Worker struct {
 
 // Lab is a running load balancer.
 type Lab struct {
-	pid     int
-	addr    netip.AddrPort
-	pidFile string
-	done    chan struct{} // main has been reaped
-	stop    func()        // lets main end, at the latest by force
+	o Options // nothing is left to choose
+	// hold is bound to the port and never listens: the port stays ours while
+	// main is dead.
+	hold *os.File
+
+	// turn is for one command or fault at a time.
+	turn sync.Mutex
 
 	mu sync.Mutex
-	// mu guards the fields below: one command at a time.
-	in      io.Writer
-	answers *bufio.Scanner
+	// mu guards the fields below.
+	main     *process
+	doom     *doom    // restarts main in vain; nil if main lives
+	imposter *process // nil if nobody stole the port
+	stopped  bool
 }
 
 // Start starts main and its workers and returns when all of them serve. When
@@ -134,32 +144,51 @@ func Start(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := start(o)
+	l := &Lab{o: o}
+	if l.hold, l.o.Addr, err = holdPort(o.Addr, o.Listener == Reuseport); err != nil {
+		return nil, fmt.Errorf("start lab: %w", err)
+	}
+	p, err := l.startMain("")
 	if err != nil {
+		l.hold.Close()
 		return nil, err
 	}
-	stopWatching := context.AfterFunc(ctx, l.stop)
-	status, err := l.read()
+	l.main = p
+	stopWatching := context.AfterFunc(ctx, l.end)
+	status, err := p.read()
 	if err != nil {
 		stopWatching()
 		l.Stop()
 		return nil, errors.Join(err, context.Cause(ctx))
 	}
-	l.addr, l.pidFile = status.Addr, status.PIDFile
+	l.o.PIDFile = status.PIDFile
 	return l, nil
 }
 
+// startMain starts a main process with the lab's options; fate is empty or
+// balancer.Doomed. The caller reads its first answer.
+func (l *Lab) startMain(fate string) (*process, error) {
+	return startProcess("", balancer.MainArg, append(l.o.args(), fate))
+}
+
+// current is main, or the last one there was.
+func (l *Lab) current() *process {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.main
+}
+
 // PID returns main's process id.
-func (l *Lab) PID() int { return l.pid }
+func (l *Lab) PID() int { return l.current().pid }
 
 // Addr returns the address that the lab serves on.
-func (l *Lab) Addr() netip.AddrPort { return l.addr }
+func (l *Lab) Addr() netip.AddrPort { return l.o.Addr }
 
 // PIDFile returns the file in which main wrote its process id.
-func (l *Lab) PIDFile() string { return l.pidFile }
+func (l *Lab) PIDFile() string { return l.o.PIDFile }
 
-// Done is closed when main has ended, for whatever reason.
-func (l *Lab) Done() <-chan struct{} { return l.done }
+// Done is closed when the present main has ended, for whatever reason.
+func (l *Lab) Done() <-chan struct{} { return l.current().done }
 
 // AddRoute gives main a hostname, as a control plane does: main keeps it and
 // pushes it to every worker. A host with a slash, such as "example.com/",
@@ -188,31 +217,64 @@ func (l *Lab) KillOnce() error { return l.ask(balancer.CmdKillOnce) }
 func (l *Lab) Reload() error { return l.ask(balancer.CmdReload) }
 
 // Status asks main for what it knows.
-func (l *Lab) Status() (Status, error) { return l.command(balancer.CmdStatus) }
+func (l *Lab) Status() (Status, error) {
+	l.turn.Lock()
+	defer l.turn.Unlock()
+	return l.command(balancer.CmdStatus)
+}
 
-// Stop ends the lab and returns when main has been reaped; main kills its
-// workers and reaps them first. It may be called more than once.
+// Stop ends the lab and returns when its processes have been reaped; main kills
+// its workers and reaps them first. It may be called more than once.
 func (l *Lab) Stop() {
-	l.stop()
-	<-l.done
-	// If main was killed by force, it could not tidy up after itself. The
-	// directory goes only if it is empty and was made for the pid file.
-	if l.pidFile == "" {
+	l.end()
+	l.turn.Lock() // whoever restarted main is done
+	defer l.turn.Unlock()
+	l.mu.Lock()
+	main, doom, imposter := l.main, l.doom, l.imposter
+	l.mu.Unlock()
+	if doom != nil {
+		<-doom.done
+	}
+	if imposter != nil {
+		imposter.end()
+	}
+	main.end()
+	l.hold.Close()
+	// If a process was killed by force, it could not tidy up after itself. A
+	// directory goes only if it is empty and was made by the lab.
+	if l.o.PIDFile == "" {
 		return
 	}
-	if os.Remove(l.pidFile) == nil && strings.HasSuffix(l.pidFile, "/lab.pid") {
-		if dir := strings.TrimSuffix(l.pidFile, "/lab.pid"); strings.Contains(dir, "/crosscheck-lab-") {
-			os.Remove(dir)
+	os.Remove(l.o.PIDFile)
+	if dir, ours := balancer.TempDirOf(l.o.PIDFile); ours {
+		os.Remove(dir)
+	}
+}
+
+// end tells every process to end and does not wait.
+func (l *Lab) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = true
+	if l.doom != nil {
+		l.doom.cancel()
+	}
+	for _, p := range []*process{l.main, l.imposter} {
+		if p != nil {
+			p.stop()
 		}
 	}
 }
 
 // ask sends a command and returns main's objection, if it has one.
 func (l *Lab) ask(words ...string) error {
+	l.turn.Lock()
+	defer l.turn.Unlock()
 	_, err := l.command(words...)
 	return err
 }
 
+// command is ask for those whose turn it is.
 func (l *Lab) command(words ...string) (Status, error) {
 	line := strings.TrimRight(strings.Join(words, " "), " ")
 	for _, w := range words[1:] {
@@ -220,42 +282,9 @@ func (l *Lab) command(words ...string) (Status, error) {
 			return Status{}, fmt.Errorf("lab %s: %q does not fit in a line of words", words[0], w)
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, err := io.WriteString(l.in, line+"\n"); err != nil {
-		return Status{}, fmt.Errorf("lab %s: %w", words[0], err)
-	}
-	status, err := l.readLocked()
+	status, err := l.current().command(line)
 	if err != nil {
 		return status, fmt.Errorf("lab %s: %w", words[0], err)
 	}
 	return status, nil
-}
-
-func (l *Lab) read() (Status, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.readLocked()
-}
-
-// errGone says that main ended instead of answering.
-var errGone = errors.New("main is gone")
-
-// readLocked reads one answer.
-func (l *Lab) readLocked() (Status, error) {
-	if !l.answers.Scan() {
-		return Status{}, errGone
-	}
-	var answer struct {
-		OK    bool   `json:"ok"`
-		Error string `json:"error"`
-		Status
-	}
-	if err := json.Unmarshal(l.answers.Bytes(), &answer); err != nil {
-		return Status{}, fmt.Errorf("decode answer: %w", err)
-	}
-	if !answer.OK {
-		return Status{}, errors.New(answer.Error)
-	}
-	return answer.Status, nil
 }

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -281,10 +282,10 @@ func TestLab_NothingOutlivesAKilledParent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []string{lab.Shared, lab.Reuseport} {
-		t.Run(kind, func(t *testing.T) {
+	for _, what := range []string{lab.Shared, lab.Reuseport, lab.Shared + " steal", lab.Reuseport + " steal", lab.Shared + " freeze", lab.Reuseport + " spin"} {
+		t.Run(what, func(t *testing.T) {
 			parent := exec.Command(exe)
-			parent.Env = append(os.Environ(), parentVar+"="+kind)
+			parent.Env = append(os.Environ(), parentVar+"="+what)
 			out, err := parent.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -294,15 +295,25 @@ func TestLab_NothingOutlivesAKilledParent(t *testing.T) {
 			}
 			defer parent.Wait()
 			defer parent.Process.Kill()
-			var s lab.Status
-			if err := json.NewDecoder(out).Decode(&s); err != nil {
+			var said parentSays
+			if err := json.NewDecoder(out).Decode(&said); err != nil {
 				t.Fatalf("the parent's lab: %v", err)
 			}
-			ended := watch(t, append(pids(s), s.Main)...)
+			processes, files := append(pids(said.Lab), said.Lab.Main), []string{said.Lab.PIDFile}
+			if said.Imposter != 0 {
+				exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", said.Imposter))
+				if err != nil {
+					t.Fatal(err)
+				}
+				processes, files = append(processes, said.Imposter), append(files, exe)
+			}
+			ended := watch(t, processes...)
 			parent.Process.Kill()
 			ended()
-			if _, err := os.Stat(s.PIDFile); !os.IsNotExist(err) {
-				t.Errorf("the pid file %s: %v, want it gone", s.PIDFile, err)
+			for _, f := range files {
+				if _, err := os.Stat(filepath.Dir(f)); !os.IsNotExist(err) {
+					t.Errorf("the directory of %s: %v, want it gone", f, err)
+				}
 			}
 		})
 	}
@@ -330,7 +341,7 @@ func TestStart_RefusesWhatCannotBeMeant(t *testing.T) {
 				l.Stop()
 				t.Fatalf("Start(%+v) = nil, want an error", o)
 			}
-			if strings.Contains(err.Error(), "main is gone") {
+			if strings.Contains(err.Error(), "it has ended") {
 				t.Errorf("Start(%+v) = %q, want main's own reason", o, err)
 			}
 		})

@@ -1,86 +1,122 @@
 package lab
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
-	"sync"
+	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/crosscheck-project/crosscheck/cmd/internal/lab/balancer"
+	"golang.org/x/sys/unix"
 )
 
-// endLimit is how long main may take to end its workers. It needs some
-// milliseconds; chosen: a starved machine's thousandfold.
-const endLimit = 5 * time.Second
-
-// start starts main. The caller reads its first answer.
-func start(o Options) (*Lab, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("start lab: %w", err)
+// startProcess starts exe, or this program if it is empty, under the name of a
+// role. It ends with us: it reads the end of its input, and watches its parent.
+func startProcess(exe, role string, args []string) (*process, error) {
+	if exe == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", role, err)
+		}
+		exe = self
 	}
+	out, outWriter, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", role, err)
+	}
+	defer outWriter.Close()
 	cmd := &exec.Cmd{
-		Path: exe,
-		Args: []string{
-			balancer.MainArg, o.Listener, o.Addr.Addr().String(), strconv.Itoa(int(o.Addr.Port())),
-			strconv.Itoa(o.Workers), o.Respawn.String(), o.PIDFile,
-		},
-		Env: []string{"TMPDIR=" + os.TempDir()},
+		Path: exe, Args: append([]string{role}, args...),
+		Env: []string{"TMPDIR=" + os.TempDir()}, Stdout: outWriter,
 		// A group of its own: Ctrl-C ends the one who started the lab, who ends
 		// the lab in order.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start lab: %w", err)
+		out.Close()
+		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
-	out, outWriter, err := os.Pipe()
-	if err != nil {
-		in.Close()
-		return nil, fmt.Errorf("start lab: %w", err)
-	}
-	cmd.Stdout = outWriter
-	err = cmd.Start()
-	outWriter.Close()
-	if err != nil {
+	if err := cmd.Start(); err != nil {
 		in.Close()
 		out.Close()
-		return nil, fmt.Errorf("start lab: %w", err)
+		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
-	l := &Lab{pid: cmd.Process.Pid, in: in, answers: bufio.NewScanner(out), done: make(chan struct{})}
-	stopping := make(chan struct{})
-	l.stop = sync.OnceFunc(func() {
-		close(stopping)
-		in.Close() // main reads the end of its input and ends
-	})
-	go l.reap(cmd, stopping, out)
-	return l, nil
+	return follow(cmd, in, out), nil
 }
 
-// reap waits for main's end and closes done. Once main has been told to end it
-// has endLimit to do so.
-func (l *Lab) reap(cmd *exec.Cmd, stopping <-chan struct{}, out *os.File) {
-	exited := make(chan struct{})
-	go func() {
-		cmd.Wait() // how it ended is of no interest: we asked, or Done tells
-		close(exited)
-	}()
-	select {
-	case <-exited:
-	case <-stopping:
-		select {
-		case <-exited:
-		case <-time.After(endLimit):
-			cmd.Process.Kill() // workers die with it
-			<-exited
-		}
+// startStranger starts a role from a copy of this program, so that it runs
+// another executable than the lab does. The process removes the copy when it
+// ends.
+func startStranger(role string, args []string) (*process, error) {
+	dir, err := os.MkdirTemp("", "crosscheck-lab-")
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
-	close(l.done)
-	l.mu.Lock() // an answer is being read to its end
-	out.Close()
-	l.mu.Unlock()
+	exe := filepath.Join(dir, "imposter")
+	err = copySelf(exe)
+	var p *process
+	if err == nil {
+		p, err = startProcess(exe, role, args)
+	}
+	// A process that another thread forked while we wrote the copy holds it open
+	// for writing until its own exec (ETXTBSY, execve(2)).
+	for try := 0; errors.Is(err, syscall.ETXTBSY) && try < 100; try++ {
+		time.Sleep(time.Millisecond)
+		p, err = startProcess(exe, role, args)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	p.dir = dir
+	return p, nil
+}
+
+func copySelf(to string) error {
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, from)
+	return errors.Join(err, out.Close())
+}
+
+// holdPort binds addr, whose port 0 stands for any free one, and never listens:
+// no other program is given the port, not even as the near end of a connection,
+// and our own processes can bind it beside us (SO_REUSEADDR or, among sockets
+// that listen side by side, SO_REUSEPORT; socket(7)).
+func holdPort(addr netip.AddrPort, reuseport bool) (*os.File, netip.AddrPort, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, addr, fmt.Errorf("socket: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "port")
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err == nil && reuseport {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()})
+	}
+	if err != nil {
+		f.Close()
+		return nil, addr, fmt.Errorf("bind %s: %w", addr, err)
+	}
+	name, err := unix.Getsockname(fd)
+	at, ok := name.(*unix.SockaddrInet4)
+	if err != nil || !ok {
+		f.Close()
+		return nil, addr, fmt.Errorf("bind %s: no port was given", addr)
+	}
+	return f, netip.AddrPortFrom(addr.Addr(), uint16(at.Port)), nil
 }

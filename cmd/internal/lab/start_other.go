@@ -2,10 +2,20 @@
 
 package lab
 
-import "errors"
+import (
+	"errors"
+	"net/netip"
+	"os"
+)
 
-// start refuses: the lab is made of Linux's ways of sharing and losing a
+// errLinux refuses: the lab is made of Linux's ways of sharing and losing a
 // listening socket.
-func start(Options) (*Lab, error) {
-	return nil, errors.New("start lab: it runs on Linux only")
+var errLinux = errors.New("it runs on Linux only")
+
+func holdPort(addr netip.AddrPort, _ bool) (*os.File, netip.AddrPort, error) {
+	return nil, addr, errLinux
 }
+
+func startProcess(string, string, []string) (*process, error) { return nil, errLinux }
+
+func startStranger(string, []string) (*process, error) { return nil, errLinux }

@@ -24,8 +24,8 @@ import (
 // what a starved machine needs; only a failing test waits it out.
 const patience = 20 * time.Second
 
-// parentVar makes this test binary a parent that starts a lab and waits to be
-// killed.
+// parentVar makes this test binary a parent that starts a lab of a kind, breaks
+// it by a fault ("shared steal"), and waits to be killed.
 const parentVar = "CROSSCHECK_LAB_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -35,15 +35,37 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func beParent(kind string) {
+func beParent(what string) {
+	kind, fault, _ := strings.Cut(what, " ")
 	l, err := lab.Start(context.Background(), lab.Options{Listener: kind})
+	if err == nil {
+		err = breakIt(l, fault)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	s, _ := l.Status()
-	json.NewEncoder(os.Stdout).Encode(s)
+	json.NewEncoder(os.Stdout).Encode(parentSays{s, l.ImposterPID()})
 	select {}
+}
+
+type parentSays struct {
+	Lab      lab.Status
+	Imposter int
+}
+
+func breakIt(l *lab.Lab, fault string) error {
+	switch fault {
+	case "steal":
+		return l.StealPort()
+	case "freeze":
+		return l.FreezeAll()
+	case "spin":
+		_, err := l.Spin(1)
+		return err
+	}
+	return nil
 }
 
 // bothKinds runs f against a running lab of each kind.

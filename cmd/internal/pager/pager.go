@@ -95,28 +95,43 @@ func (p *Pager) Received() ([]Call, <-chan struct{}) {
 	return append([]Call(nil), p.calls...), p.more
 }
 
+// The severities that alerts have.
+const (
+	Page   = "page"
+	Ticket = "ticket"
+)
+
 // Counts returns how many pages and how many resolves of pages were received.
-func (p *Pager) Counts() (pages, resolves int) {
+func (p *Pager) Counts() (pages, resolves int) { return p.CountsOf(Page) }
+
+// CountsOf returns how many alerts of a severity were received, and how many
+// resolves of such.
+func (p *Pager) CountsOf(severity string) (alerts, resolves int) {
 	calls, _ := p.Received()
 	for _, c := range calls {
 		switch {
-		case c.Severity != "page":
+		case c.Severity != severity:
 		case c.Firing:
-			pages++
+			alerts++
 		default:
 			resolves++
 		}
 	}
-	return pages, resolves
+	return alerts, resolves
 }
 
 // Await returns the first page (firing) or the first resolve of one, and waits
 // for it until ctx ends.
 func (p *Pager) Await(ctx context.Context, firing bool) (Call, error) {
+	return p.AwaitOf(ctx, Page, firing)
+}
+
+// AwaitOf is Await for alerts of a severity; of any, if it is empty.
+func (p *Pager) AwaitOf(ctx context.Context, severity string, firing bool) (Call, error) {
 	for {
 		calls, more := p.Received()
 		for _, c := range calls {
-			if c.Firing == firing && c.Severity == "page" {
+			if c.Firing == firing && (severity == "" || c.Severity == severity) {
 				return c, nil
 			}
 		}

@@ -32,6 +32,9 @@ type event struct {
 
 // spawn starts a worker and replays the whole state to it.
 func (b *balancer) spawn() (*child, error) {
+	if b.kind == Shared && b.socket == nil {
+		return nil, errors.New("start worker: the shared socket is closed")
+	}
 	theirIn, ourIn, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -46,10 +49,12 @@ func (b *balancer) spawn() (*child, error) {
 	if b.kind == Shared {
 		files = append(files, b.socket) // becomes sharedFD
 	}
+	// One P is all a worker needs, and 2 ms CPU cheaper to start. And whoever
+	// has it keeps it until he is done, as in a server with one event loop:
+	// nothing else of the worker runs while one request runs in circles.
+	env := []string{"GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1"}
 	process, err := os.StartProcess(b.exe, []string{WorkerArg, string(b.kind), b.at.address(), strconv.Itoa(b.at.port)}, &os.ProcAttr{
-		Files: files,
-		// One P is all a worker needs, and 2 ms CPU cheaper to start.
-		Env: []string{"GOMAXPROCS=1"},
+		Files: files, Env: env,
 		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	theirIn.Close()

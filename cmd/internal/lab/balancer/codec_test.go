@@ -84,6 +84,7 @@ func TestParseHead(t *testing.T) {
 		"a chunked body likewise":          {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", request{valid: true}},
 		"a length of zero is no body":      {"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", request{valid: true, keep: true}},
 		"HEAD has no body in the answer":   {"HEAD / HTTP/1.1\r\n\r\n", request{valid: true, keep: true, head: true}},
+		"cookies are kept for the rule":    {"GET / HTTP/1.1\r\nCookie: a=1; b\r\n\r\n", request{valid: true, keep: true, cookies: "a=1; b"}},
 		"TLS on the plain port is refused": {"\x16\x03\x01\x02\r\n\r\n", request{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,5 +92,25 @@ func TestParseHead(t *testing.T) {
 				t.Errorf("parseHead(%q) = %+v, want %+v", row.head, got, row.want)
 			}
 		})
+	}
+}
+
+// What the rule does with PoisonCookie the lab's own tests see: it never returns.
+func TestCookieRule_ReturnsUnlessAMalformedCookieFollowsAValidOne(t *testing.T) {
+	for _, cookies := range []string{"", ";", "broken", "broken; broken;", "a=1", "a=1;", "a=1; b=2; c=3", "broken; a=1", "a=1; broken"} {
+		cookieRule(cookies)
+	}
+}
+
+func TestTempDirOf_IsOneTheLabMade(t *testing.T) {
+	for file, want := range map[string]string{
+		"/tmp/crosscheck-lab-17/lab.pid": "/tmp/crosscheck-lab-17",
+		"/crosscheck-lab-17/imposter":    "/crosscheck-lab-17",
+		"/tmp/crosscheck-lab-/lab.pid":   "", "/tmp/crosscheck-demo-17/lab.pid": "", "/run/lab.pid": "", "/lab.pid": "", "lab.pid": "", "": "",
+	} {
+		dir, ours := TempDirOf(file)
+		if ours != (want != "") || ours && dir != want {
+			t.Errorf("TempDirOf(%q) = %q, %t, want %q", file, dir, ours, want)
+		}
 	}
 }

@@ -18,16 +18,20 @@ func (b *balancer) command(line string) []byte {
 	case CmdRemoveRoute:
 		err = b.removeRoute(host)
 	case CmdShutListeners:
-		err = b.shutListeners()
+		err = b.silence("shut")
+	case CmdClose:
+		err = b.closeListeners()
 	case CmdReopen:
 		err = b.reopen()
 	case CmdReload:
 		err = b.replaceWorkers()
 	case CmdKillOnce:
-		for _, s := range b.slots {
-			if s.child != nil {
-				s.child.process.Kill()
-			}
+		err = b.signal(host, syscall.SIGKILL)
+	case CmdFreeze:
+		err = b.signal(host, syscall.SIGSTOP)
+	case CmdThaw:
+		for c := range b.living {
+			c.process.Signal(syscall.SIGCONT)
 		}
 	case CmdStatus:
 		return b.status()
@@ -84,14 +88,44 @@ func (b *balancer) push(m message) {
 	}
 }
 
-// shutListeners has every worker shut its listening socket down and waits
-// until each has, or has died.
-func (b *balancer) shutListeners() error {
+// signal sends a signal to the worker with the process id in text, or to every
+// one if there is none.
+func (b *balancer) signal(text string, sig syscall.Signal) error {
+	sent := false
+	for _, s := range b.slots {
+		if s.child == nil || text != "" && text != strconv.Itoa(s.child.process.Pid) {
+			continue
+		}
+		if err := s.child.process.Signal(sig); err != nil {
+			return err
+		}
+		sent = true
+	}
+	if text != "" && !sent {
+		return errors.New("no worker in service is process " + text)
+	}
+	return nil
+}
+
+// closeListeners closes every listening socket, ours too: nobody is bound to
+// the port any more.
+func (b *balancer) closeListeners() error {
+	if err := b.silence("close"); err != nil || b.kind == Reuseport {
+		return err
+	}
+	err := b.socket.Close()
+	b.socket = nil
+	return err
+}
+
+// silence has every worker shut or close its listening socket and waits until
+// each has, or has died.
+func (b *balancer) silence(op string) error {
 	var asked []*child
 	for _, s := range b.slots {
 		if s.child != nil {
 			s.child.shut = false
-			s.child.tell(field{"op", "shut"})
+			s.child.tell(field{"op", op})
 			asked = append(asked, s.child)
 		}
 	}
@@ -104,7 +138,7 @@ func (b *balancer) shutListeners() error {
 		return true
 	}
 	if !b.wait(shutLimit, all) {
-		return errors.New("shut-listeners: not every worker did within " + shutLimit.String())
+		return errors.New(op + " listeners: not every worker did within " + shutLimit.String())
 	}
 	return nil
 }
@@ -126,6 +160,9 @@ func (b *balancer) reopen() error {
 		b.socket.Close()
 		b.socket = old
 		return err
+	}
+	if old == nil { // it was closed
+		return nil
 	}
 	return old.Close()
 }

@@ -16,7 +16,7 @@ type balancer struct {
 	at      endpoint
 	respawn time.Duration
 	pidFile string
-	tempDir string // made for the pid file, if nobody named one
+	doomed  bool // must die before it serves
 	exe     string
 
 	socket   *os.File // Shared: the listening socket. Reuseport: bound only, keeps the port ours
@@ -44,7 +44,11 @@ const (
 // that it ends by quit, or when its parent is gone.
 func runMain(args []string) int {
 	setName("lab-main")
+	ignoreHangup()
 	b, err := newBalancer(args)
+	if err == nil && b.doomed {
+		err = b.die()
+	}
 	if err == nil {
 		err = b.open()
 	}
@@ -63,11 +67,26 @@ func runMain(args []string) int {
 	return 0
 }
 
+// doomedLife is how long a doomed main lives. Chosen: the time a real one needs
+// to read its configuration and find that it cannot go on.
+const doomedLife = 100 * time.Millisecond
+
+// die writes the pid file, as a main does that finds out later, and aborts.
+func (b *balancer) die() error {
+	if err := b.writePIDFile(); err != nil {
+		return err
+	}
+	time.Sleep(doomedLife)
+	abort()
+	return nil
+}
+
 // newBalancer reads the arguments: kind, address, port, workers, respawn, pid
-// file. The caller is our own client; it has validated them.
+// file, and Doomed or nothing. The caller is our own client; it has validated
+// them.
 func newBalancer(args []string) (*balancer, error) {
-	if len(args) != 6 {
-		return nil, errors.New("start lab: want 6 arguments, got " + strconv.Itoa(len(args)))
+	if len(args) != 7 {
+		return nil, errors.New("start lab: want 7 arguments, got " + strconv.Itoa(len(args)))
 	}
 	at, err := parseEndpoint(args[1], args[2])
 	if err != nil {
@@ -90,7 +109,7 @@ func newBalancer(args []string) (*balancer, error) {
 		return nil, err
 	}
 	return &balancer{
-		kind: Listener(args[0]), at: at, respawn: respawn, pidFile: args[5], exe: exe, devNull: devNull,
+		kind: Listener(args[0]), at: at, respawn: respawn, pidFile: args[5], doomed: args[6] == Doomed, exe: exe, devNull: devNull,
 		slots:  make([]slot, workers),
 		living: map[*child]bool{},
 		events: make(chan event), commands: make(chan string), gone: make(chan struct{}, 2),
@@ -258,19 +277,19 @@ func (b *balancer) end() {
 	if err == nil && string(text) == pidText() {
 		os.Remove(b.pidFile)
 	}
-	if b.tempDir != "" {
-		os.Remove(b.tempDir)
+	if dir, ours := TempDirOf(b.pidFile); ours {
+		os.Remove(dir)
 	}
 }
 
 // writePIDFile writes our process id, whole or not at all.
 func (b *balancer) writePIDFile() error {
 	if b.pidFile == "" {
-		dir, err := os.MkdirTemp("", "crosscheck-lab-")
+		dir, err := os.MkdirTemp("", tempPrefix)
 		if err != nil {
 			return err
 		}
-		b.tempDir, b.pidFile = dir, dir+"/lab.pid"
+		b.pidFile = dir + "/lab.pid"
 	}
 	next := b.pidFile + "." + strconv.Itoa(os.Getpid())
 	if err := os.WriteFile(next, []byte(pidText()), 0o644); err != nil {

@@ -137,6 +137,7 @@ func (s *server) talk(c *conn) {
 			return
 		}
 		r := parseHead(head)
+		cookieRule(r.cookies)
 		keep := r.keep && !s.isDraining()
 		if _, err := c.file.Write(s.answer(r, keep)); err != nil || !keep {
 			return

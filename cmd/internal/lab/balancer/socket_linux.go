@@ -61,6 +61,7 @@ const (
 	prSetDumpable   = 4
 	sigsetBytes     = 8 // include/uapi/asm-generic/signal.h: 64 signals
 	sigactionWords  = 4 // handler, flags, restorer, mask
+	sigIgn          = 1 // include/uapi/asm-generic/signal-defs.h
 	sysPidfdOpen    = 434
 	pidfdNonblock   = syscall.O_NONBLOCK // Linux 5.10
 	abortExitStatus = 134                // 128 + SIGABRT, as a shell would say it
@@ -137,6 +138,14 @@ const (
 func setName(name string) {
 	text := append([]byte(name), 0)
 	syscall.RawSyscall(syscall.SYS_PRCTL, prSetName, uintptr(unsafe.Pointer(&text[0])), 0)
+}
+
+// ignoreHangup sets SIGHUP to SIG_IGN, which children inherit. The kernel sends
+// it to a process group that loses its last tie to its session while one of it
+// is stopped (setpgid(2)): main must end its frozen workers then, and tidy up.
+func ignoreHangup() {
+	ignore := [sigactionWords]uint64{sigIgn}
+	syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGHUP), uintptr(unsafe.Pointer(&ignore)), 0, sigsetBytes, 0, 0)
 }
 
 // abort ends the process by SIGABRT with the default action, as a failed

@@ -10,7 +10,7 @@ import (
 // costs three to six times the CPU, forty times a second (README, "Start-up").
 var _ = TakeOver()
 
-// TakeOver makes this process a main or a worker of the lab and never returns
+// TakeOver makes this process one of the lab's and never returns
 // if argv[0] says that it was started as one; else it does nothing and returns
 // false. Package initialisation calls it: nobody else needs to.
 //
@@ -25,6 +25,8 @@ func TakeOver() bool {
 		syscall.Exit(runMain(os.Args[1:]))
 	case WorkerArg:
 		syscall.Exit(runWorker(os.Args[1:]))
+	case ImposterArg:
+		syscall.Exit(runImposter(os.Args[1:]))
 	}
 	return false
 }

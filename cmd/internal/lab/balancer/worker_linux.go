@@ -13,6 +13,7 @@ type worker struct {
 	at     endpoint
 	routes table
 	server server
+	closed bool // the listening socket; its number may be another's now
 }
 
 // sharedFD is where main puts the shared socket: after stdin, stdout, stderr.
@@ -64,10 +65,16 @@ func (w *worker) obey(line string) {
 		// On a listening socket this takes it out of LISTEN for every process
 		// that holds it; the descriptor and the bound port stay. ENOTCONN: a
 		// sibling was faster.
-		syscall.Shutdown(w.server.fd, syscall.SHUT_RDWR)
+		if !w.closed {
+			syscall.Shutdown(w.server.fd, syscall.SHUT_RDWR)
+		}
+		tellMain("shut")
+	case "close":
+		w.closed = true
+		w.server.file.Close()
 		tellMain("shut")
 	case "drain":
-		w.server.drain(w.kind == Reuseport, drainLimit)
+		w.server.drain(w.kind == Reuseport && !w.closed, drainLimit)
 		syscall.Exit(0)
 	}
 }
