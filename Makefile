@@ -38,15 +38,20 @@ lint:
 	cd $(TOOLS) && $(GO) build -o ../../$(BIN)/staticcheck honnef.co/go/tools/cmd/staticcheck
 	$(BIN)/staticcheck ./...
 
-## faults: every demo fault in both listener modes, once
-faults: build
+## demo-faults: every demo fault in both listener modes, once, through the whole program
+demo-faults: build
 	$(GO) run ./cmd/bench -once
+
+## faults: the fault matrix, real servers broken and only seemingly so (needs root; FAULTS="-list" and other flags)
+faults:
+	$(GO) build -o $(BIN)/ ./cmd/faults
+	$(BIN)/faults $(FAULTS)
 
 ## bench: the numbers of the READMEs, as medians and worst of repeated runs
 bench: build
 	$(GO) run ./cmd/bench
 
 ## ci: what CI runs after installing its packages
-ci: lint race faults
+ci: lint race demo-faults
 
-.PHONY: help build demo test race lint faults bench ci
+.PHONY: help build demo test race lint demo-faults faults bench ci

@@ -37,7 +37,9 @@ services:
 type process struct {
 	cmd   *exec.Cmd
 	ready time.Duration // from the start to the log line awaited
-	done  chan struct{}
+	// metrics is the address of its metrics, if that line gives it.
+	metrics string
+	done    chan struct{}
 }
 
 // start starts a binary and waits for the log line with the message.
@@ -56,9 +58,9 @@ func start(ctx context.Context, message, binary string, args ...string) (*proces
 	go func() {
 		defer close(p.done)
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			var line struct{ Msg string }
+			var line struct{ Msg, Metrics string }
 			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == message && p.ready == 0 {
-				p.ready = time.Since(begun)
+				p.ready, p.metrics = time.Since(begun), line.Metrics
 				close(seen)
 			}
 		}

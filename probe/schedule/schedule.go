@@ -131,8 +131,20 @@ func Phase(id, vantage string, interval time.Duration) time.Duration {
 	h.Write([]byte(id))
 	h.Write([]byte{0})
 	h.Write([]byte(vantage))
-	return time.Duration(h.Sum64() % uint64(interval))
+	phase := time.Duration(h.Sum64() % uint64(interval))
+	if interval >= coarse*grid {
+		phase -= phase % grid
+	}
+	return phase
 }
+
+// grid is what the slots of a job lie on whose interval is coarse times longer
+// at least. Both chosen: a wake of the process costs more than a look inside it
+// (cmd/bench, "agent"), and hundreds of checks then need ten a second.
+const (
+	grid   = 100 * time.Millisecond
+	coarse = 10
+)
 
 // nextSlot returns the first slot after now: a whole number of intervals, and
 // the phase, after the Unix epoch.
