@@ -1,5 +1,7 @@
 package host
 
+import "time"
+
 // Prepare opens what Run would, for tests that step by hand. The function it
 // returns closes it again.
 func Prepare(o *Observer) (finish func()) {
@@ -40,3 +42,13 @@ func Sweep(o *Observer) {
 
 // Release gives back what an observer that never ran may have opened.
 func Release(o *Observer) { o.lookups.close() }
+
+const GlanceEvery = glanceEvery
+
+// MayHaveStopped glances at a process whose CPU clock it is told, every GlanceEvery.
+func MayHaveStopped() func(clock time.Duration) bool {
+	p := &proc{}
+	return func(clock time.Duration) bool {
+		return p.mayHaveStopped(func(int) (time.Duration, bool) { return clock, true }, glanceEvery)
+	}
+}

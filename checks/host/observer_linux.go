@@ -38,14 +38,18 @@ type Observer struct {
 	nextSecondly time.Duration
 	connector    *connector // nil before Run
 	lastDump     time.Duration
-	diagLoud     bool
-	walkAt       time.Duration // when all of /proc may be walked again
-	groups       map[string]*group
-	ownSpace     uint64            // our network namespace's inode; 0 if not known
-	spaces       map[uint64]*space // the others that are open, by inode
-	wantsUnix    bool              // a target declares unix listeners
-	systemd      *systemd          // nil if no target has a unit
-	groupBuf     [4096]byte        // cgroup files are shorter
+	// glancedAt is when workers were last glanced at, glanceFirst the target that
+	// is first the next time.
+	glancedAt   time.Duration
+	glanceFirst int
+	diagLoud    bool
+	walkAt      time.Duration // when all of /proc may be walked again
+	groups      map[string]*group
+	ownSpace    uint64            // our network namespace's inode; 0 if not known
+	spaces      map[uint64]*space // the others that are open, by inode
+	wantsUnix   bool              // a target declares unix listeners
+	systemd     *systemd          // nil if no target has a unit
+	groupBuf    [4096]byte        // cgroup files are shorter
 }
 
 // kernel is what the observer asks of the machine; tests put parts in its place.
@@ -230,6 +234,7 @@ func (o *Observer) work() time.Duration {
 	}
 	if due {
 		o.dump(now)
+		o.glance(now)
 		now = o.kernel.now()
 	}
 	signal, swept := false, false

@@ -134,6 +134,8 @@ type proc struct {
 	groupAt   time.Duration // when that was read
 	visible   bool          // we may read its hidden fields (exit code)
 	listed    uint64        // the sweep in which it was last seen
+	glanced   time.Duration // the CPU clock at the last glance; 0 before the first
+	ranMuch   bool          // between the last two glances
 	fds       []heldFD
 	fdsAt     time.Duration // of the last full look at its descriptors
 	fdVersion uint64
