@@ -71,6 +71,7 @@ type Check struct {
 	mu      sync.Mutex // guards the fields below
 	tracker Tracker
 	own     inside.Own
+	nobody  bool // our own connection is wanted because all, or main, are stopped
 	trial   trial
 	pool    *local.Pool
 	closed  bool
@@ -182,6 +183,10 @@ func stopped(f *checks.WorkerFacts) (n int) {
 // lookLocally makes our own connection while it may tell something, off our path.
 func (c *Check) lookLocally(snap *host.Snapshot, l host.Listener, known bool, facts *checks.WorkerFacts, now time.Duration) {
 	ask, want := c.ask(facts, now)
+	if all := want && ask.Early; all != c.nobody {
+		c.nobody = all
+		c.own.Rest() // what a look says that some could still take is another thing
+	}
 	if !want || !known || c.closed {
 		c.own.Rest()
 		c.answer = Answer{}

@@ -18,9 +18,9 @@ import (
 // connection is what counts.
 const request = "GET / HTTP/1.0\r\n\r\n"
 
-// connect looks once.
-func (l *Looker) connect(began time.Time) Result {
-	ctx, cancel := context.WithTimeout(l.ctx, Timeout)
+// connect looks once, until life ends.
+func (l *Looker) connect(life context.Context, began time.Time) Result {
+	ctx, cancel := context.WithTimeout(life, Timeout)
 	defer cancel()
 	c, err := l.dial(ctx)
 	switch {
@@ -39,11 +39,11 @@ func (l *Looker) connect(began time.Time) Result {
 		result.Look, result.Reset = afterConnect(err), reset(err)
 		return result
 	}
-	l.await(c, began.Add(Early), &result)
+	await(life, c, began.Add(Early), &result)
 	if result.Look == checks.LocalUnanswered { // so far
 		l.sayEarly(c, result, began)
 		deadline, _ := ctx.Deadline()
-		l.await(c, deadline, &result)
+		await(life, c, deadline, &result)
 	}
 	if ctx.Err() == nil || result.Look != checks.LocalFailed {
 		return l.taken(c, result)
@@ -52,9 +52,9 @@ func (l *Looker) connect(began time.Time) Result {
 }
 
 // await reads a byte until the deadline.
-func (l *Looker) await(c net.Conn, deadline time.Time, r *Result) {
+func await(life context.Context, c net.Conn, deadline time.Time, r *Result) {
 	r.Look = checks.LocalFailed
-	if c.SetReadDeadline(deadline) != nil || l.ctx.Err() != nil { // the deadline of its end may just have been overwritten
+	if c.SetReadDeadline(deadline) != nil || life.Err() != nil { // the deadline of its end may just have been overwritten
 		return
 	}
 	_, err := c.Read(make([]byte, 1))

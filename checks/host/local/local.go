@@ -76,7 +76,8 @@ type Looker struct {
 	// answered: it has answered our bytes at some time.
 	answered bool
 	wg       sync.WaitGroup
-	ctx      context.Context // of the looks; made by the first, ended by Close
+	abort    context.CancelFunc // of the look in flight
+	ctx      context.Context    // of the looks; made by the first, ended by Close
 	cancel   context.CancelFunc
 	closed   bool
 }
@@ -122,6 +123,9 @@ func (l *Looker) Look(now time.Time, ask Ask) (last Result, started bool) {
 	fresh := l.begun.Before(ask.Since) // a new need waits for nothing
 	if fresh {
 		l.wait = 0
+		if l.flying {
+			l.abort() // it tells the new need nothing, and may hang
+		}
 	}
 	if !l.flying && !l.closed && (fresh || l.begun.IsZero() || now.Sub(l.begun) >= max(l.wait, ask.Every)) {
 		l.flying, l.begun, started = true, now, true
@@ -129,7 +133,9 @@ func (l *Looker) Look(now time.Time, ask Ask) (last Result, started bool) {
 		if l.ctx == nil {
 			l.ctx, l.cancel = context.WithCancel(context.Background())
 		}
-		l.wg.Go(func() { l.run(now, ask.Every) })
+		ctx, abort := context.WithCancel(l.ctx)
+		l.abort = abort
+		l.wg.Go(func() { defer abort(); l.run(ctx, now, ask.Every) })
 	}
 	if ask.Early && l.flying && l.early.Look != "" && !l.early.Began.Before(ask.Since) {
 		return l.early, started
@@ -163,12 +169,16 @@ func (l *Looker) Close() {
 // Wait returns when no look is in flight, after Timeout at the latest.
 func (l *Looker) Wait() { l.wg.Wait() }
 
-func (l *Looker) run(began time.Time, every time.Duration) {
-	result := l.connect(began)
+func (l *Looker) run(ctx context.Context, began time.Time, every time.Duration) {
+	result := l.connect(ctx, began)
 	result.Began, result.Ended = began, time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.flying, l.last = false, result
+	l.flying = false
+	if ctx.Err() != nil {
+		return // nobody learns anything of a look that we ended ourselves
+	}
+	l.last = result
 	l.answered = l.answered || result.Look == checks.LocalAnswered
 	if result.Look == checks.LocalUnanswered || result.Look == checks.LocalAccepted {
 		l.wait = min(max(2*l.wait, every), maxWait)

@@ -164,3 +164,36 @@ func TestLooker_AWildcardIsLookedAtOnLoopback(t *testing.T) {
 		t.Errorf("looked at %s, want 127.0.0.1", a)
 	}
 }
+
+// A look that began before somebody's present need tells it nothing: it is given
+// up, and leaves no result.
+func TestLooker_ANewNeedGivesUpTheLookInFlight(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	looker := local.New(local.Listener{Addr: netip.MustParseAddrPort(l.Addr().String())}, local.Deps{})
+	defer looker.Close()
+	if _, started := looker.Look(time.Now(), local.Ask{Every: time.Hour}); !started {
+		t.Fatal("no look began")
+	}
+	mute, err := l.Accept() // takes it, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	need := local.Ask{Since: time.Now(), Every: time.Hour}
+	looker.Look(time.Now(), need)
+	if _, err := io.Copy(io.Discard, mute); err != nil { // until it is closed
+		t.Fatal(err)
+	}
+	looker.Wait()
+	if last, started := looker.Look(time.Now(), need); !started || last.Look != "" {
+		t.Errorf("after the look was given up: %+v, another began: %t; want no result, and another", last, started)
+	}
+	if last, _ := looker.Look(time.Now(), local.Ask{Every: time.Hour}); last.Look != "" {
+		t.Errorf("the look that was given up says %q", last.Look)
+	}
+}
