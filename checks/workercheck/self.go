@@ -44,10 +44,12 @@ func (t *Tracker) learnHolders(s *host.Snapshot) {
 		old := w.State != checks.ProcZombie && w.Age >= inside.Youth(&s.Host)
 		switch {
 		case w.Listens:
-			m.held, m.draining = m.held || old, false
+			m.held, m.heldAge, m.draining = m.held || old, w.Age, false
 			t.touched, t.hold = s.At, t.hold || old
 		case w.FDsUnknown:
 			t.hidden = t.hidden || old
+		case m.held && m.heldAge < StartTime && w.State == checks.ProcAlive:
+			m.held = false // it took its time to close what it was born with: nginx's helpers
 		}
 		m.listens = w.Listens
 		if w.Age >= StartTime && w.State == checks.ProcAlive && !main.Listens && !t.mainHeld {

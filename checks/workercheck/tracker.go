@@ -87,8 +87,9 @@ type generation struct {
 
 // member is a worker as remembered.
 type member struct {
-	held     bool // the listener, past its youth
-	listens  bool // when last seen
+	held     bool          // the listener, past its youth
+	heldAge  time.Duration // when last seen to hold it
+	listens  bool          // when last seen
 	draining bool
 	served   bool
 	// replacement: born into the place of one that died badly.
