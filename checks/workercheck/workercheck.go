@@ -48,6 +48,10 @@ const (
 	// calmEvery is how often we connect while somebody is stuck and others serve;
 	// chosen: no rule about a part of the workers decides sooner.
 	calmEvery = 5 * time.Second
+	// doubted is how long we connect ourselves after somebody asked for a look: a
+	// look from outside failed, and workers that sit and wait do not show that they
+	// answer nobody. Chosen: the asks come 1, 2 and 4 s apart (JUDGING section 4).
+	doubted = 10 * time.Second
 	// tryFor is for how long we try to learn whether, and when, a listener answers
 	// (JUDGING section 3, P10: the start deadline).
 	tryFor = 60 * time.Second
@@ -71,7 +75,8 @@ type Check struct {
 	mu      sync.Mutex // guards the fields below
 	tracker Tracker
 	own     inside.Own
-	nobody  bool // our own connection is wanted because all, or main, are stopped
+	asked   time.Duration // when a look was last asked for; 0 if none was
+	nobody  bool          // our own connection is wanted because all, or main, are stopped
 	trial   trial
 	pool    *local.Pool
 	closed  bool
@@ -134,6 +139,9 @@ func (c *Check) look(ctx context.Context) checks.Finding {
 		return blind
 	case snap.Main.Status == host.MainUnknown:
 		return checks.BlindFinding(checks.ReasonMainUnknown, snap.Main.Why)
+	}
+	if checks.Asked(ctx) {
+		c.asked = now
 	}
 	facts := c.tracker.Observe(snap, c.answer, now)
 	if who := stranger(&snap); who != "" && facts.NoHolder && facts.Main.State != checks.ProcGone {
@@ -225,7 +233,7 @@ func (c *Check) ask(f *checks.WorkerFacts, now time.Duration) (ask local.Ask, wa
 		return ask, true
 	case f.Serving == 0:
 		return ask, f.NoneFor >= patience(f)
-	case c.untried(f, now):
+	case c.asked != 0 && now-c.asked < doubted, c.untried(f, now):
 		return ask, true
 	}
 	return ask, c.own.Needed() && c.own.Failing()

@@ -212,6 +212,9 @@ func (v *Vantage) lookOnce(ctx context.Context, j *job, e evidence.Evidence) {
 	j.looking <- struct{}{}
 	defer func() { <-j.looking }()
 	lookCtx, cancel := context.WithTimeoutCause(ctx, j.Timeout, errTimeout{j.Timeout})
+	if e.Trigger != "" && e.Trigger != TriggerHost {
+		lookCtx = checks.WithAsked(lookCtx)
+	}
 	defer cancel()
 	f := v.guardedLook(lookCtx, j)
 	if ctx.Err() != nil && f.Outcome != checks.Pass {
