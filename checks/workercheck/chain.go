@@ -139,6 +139,9 @@ func (t *Tracker) death(s *host.Snapshot, e *host.Event) (served bool) {
 	}
 	t.pending = append(t.pending, vacancy{e.At, bad || !old})
 	if bad {
+		if t.served { // too early to have learnt how many there should be: as many as there were
+			t.expected = max(t.expected, t.first)
+		}
 		t.crashed, t.demand = true, false
 		t.solo = t.solo && (t.firm || !t.hold)
 	}

@@ -28,6 +28,9 @@ const (
 	loopLinks = 3
 	// settle is how long a number of serving workers must hold to be expected.
 	settle = 2 * time.Second
+	// firstBatch is how soon after main the first workers are born; chosen: masters
+	// fork them in milliseconds, and nobody reloads within it.
+	firstBatch = 2 * time.Second
 	// reloadOverlap is how long old and new workers may serve side by side
 	// (JUDGING section 1: intent to reload, 30 s): until it is over, more
 	// workers than expected may be a reload and raise nothing.
@@ -72,6 +75,7 @@ type generation struct {
 	served    bool
 	crashed   bool // a worker died badly since one last served
 	expected  int
+	first     int       // the most workers alive that were born with main
 	steady    []host.ID // who served when the number was last steady
 	unsteady  bool      // one of steady died abnormally since
 	counted   bool      // the first serving worker was seen
@@ -226,9 +230,12 @@ func (t *Tracker) youngest() time.Duration { return max(StartTime, t.ready) }
 
 // learnExpected raises and lowers the number of workers expected.
 func (t *Tracker) learnExpected(s *host.Snapshot, workers []checks.Process) {
-	stable, serving, steady := 0, []host.ID{}, true
+	stable, first, serving, steady := 0, 0, []host.ID{}, true
 	for i := range workers {
 		w, p := &s.Workers[i], &workers[i]
+		if p.Role == checks.RoleWorker && p.State == checks.ProcAlive && (w.Listens || w.FDsUnknown) && w.Born-s.Main.Process.Born < firstBatch {
+			first++
+		}
 		if !p.Serving {
 			steady = steady && p.Role != checks.RoleWorker
 			continue
@@ -241,7 +248,7 @@ func (t *Tracker) learnExpected(s *host.Snapshot, workers []checks.Process) {
 			stable++
 		}
 	}
-	t.expected = max(t.expected, stable)
+	t.expected, t.first = max(t.expected, stable), max(t.first, first)
 	if !steady || len(serving) == 0 {
 		return
 	}

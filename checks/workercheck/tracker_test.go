@@ -507,3 +507,23 @@ func TestTracker_ChainIsNeverMoreThanHappened(t *testing.T) {
 		}
 	})
 }
+
+// Half of the workers die before it could be learnt how many there should be: as
+// many as were born with main.
+func TestTracker_ExpectsTheFirstWorkersIfSomeDieEarly(t *testing.T) {
+	s := &script{now: 100 * time.Second, nextPID: 100}
+	s.snap.Main = host.Main{Status: host.MainAlive, Process: s.process(100 * time.Second)}
+	s.event(host.Event{Kind: host.MainFound})
+	for range 4 {
+		s.bear(100 * time.Second)
+	}
+	s.look(500 * ms)
+	if f := s.look(time.Second); f.Expected != 0 || f.Serving != 4 {
+		t.Fatalf("at 1.5 s %d of %d serve, want 4 of 0: nothing is learnt yet", f.Serving, f.Expected)
+	}
+	s.die(3, killed)
+	s.die(2, killed)
+	if f := s.look(100 * ms); f.Expected != 4 || f.Serving != 2 {
+		t.Errorf("%d of %d serve, want 2 of 4", f.Serving, f.Expected)
+	}
+}
