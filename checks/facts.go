@@ -181,6 +181,9 @@ type ListenerFacts struct {
 	// Held: a socket that used to listen here is still open in a process of the
 	// service, which no longer listens (shutdown(2), not close(2)).
 	Held bool `json:"held,omitempty"`
+	// MainHeld: the present main held it itself, when it was last seen to listen for
+	// the service. It cannot have gone because workers died.
+	MainHeld bool `json:"main_held,omitempty"`
 	// MainAlive: the instance's main process was alive in the last sweep.
 	MainAlive bool `json:"main_alive,omitempty"`
 	// Local is our own connection to the listener, made while it is absent or its

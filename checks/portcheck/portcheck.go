@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,7 +69,8 @@ type Check struct {
 	queue   inside.Queue
 	stop    inside.Stop
 	closed  bool
-	absent  bool // at the last look
+	absent  bool    // at the last look
+	holder  host.ID // the main that held the listener itself, last
 	sent    matters
 	sentAt  time.Duration
 	alarmed bool
@@ -130,6 +132,10 @@ func (c *Check) look(ctx context.Context) checks.Finding {
 	if snap.FDsUnknown != "" && facts.OwnersUnknown == "" && len(facts.Owners) == 0 {
 		facts.OwnersUnknown = snap.FDsUnknown
 	}
+	if slices.ContainsFunc(l.Owners, func(o host.Owner) bool { return o.Role == checks.RoleMain }) {
+		c.holder = snap.Main.Process.ID
+	}
+	facts.MainHeld = c.holder != host.ID{} && c.holder == snap.Main.Process.ID
 	c.queue.Observe(&l, snap.DumpAt)
 	facts.QueueDumps, facts.QueueFor, facts.FullDumps = c.queue.Dumps(), c.queue.For(), c.queue.Full()
 	facts.Group = c.queue.Group(&l)

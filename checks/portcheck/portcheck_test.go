@@ -36,7 +36,7 @@ func newFake(t *testing.T) (*Check, *fake, *time.Duration) {
 	addr := refused(t)
 	now := 100 * time.Second
 	src := &fake{ok: true, snap: host.Snapshot{Target: "it", Sweep: 1, Dump: 1, At: now, DumpAt: now,
-		Main: host.Main{Status: host.MainAlive},
+		Main: host.Main{Status: host.MainAlive, Process: host.Process{ID: host.ID{PID: 7}}},
 		Listeners: []host.Listener{{Addr: addr, Listening: true, Sockets: 1, Backlog: 128, EverListening: true,
 			Owners: []host.Owner{{Process: host.Process{ID: host.ID{PID: 7}, Comm: "nginx", State: checks.ProcAlive, Listens: true}, Role: checks.RoleMain}}}}}}
 	c := New(Config{Target: "it", Listener: addr}, src, Deps{})
@@ -163,7 +163,7 @@ func TestLook_AQueueThatDoesNotDrainIsTried(t *testing.T) {
 	defer l.Close()
 	now := 100 * time.Second
 	addr := netip.MustParseAddrPort(l.Addr().String())
-	src := &fake{ok: true, snap: host.Snapshot{Sweep: 1, Dump: 1, At: now, DumpAt: now, Main: host.Main{Status: host.MainAlive},
+	src := &fake{ok: true, snap: host.Snapshot{Sweep: 1, Dump: 1, At: now, DumpAt: now, Main: host.Main{Status: host.MainAlive, Process: host.Process{ID: host.ID{PID: 7}}},
 		Listeners: []host.Listener{{Addr: addr, Listening: true, Sockets: 1, EverListening: true, Group: []host.Socket{{Inode: 1, Backlog: 128}}}}}}
 	exact := local.Deps{Accepted: func(_, _ netip.AddrPort) (accepted, known bool) { return false, true }}
 	c := New(Config{Target: "it", Listener: addr}, src, Deps{Local: exact})
@@ -206,5 +206,27 @@ func TestLook_AUnixListener(t *testing.T) {
 	c.cfg.Path = "/run/other.sock"
 	if f := c.Look(context.Background()); f.Outcome != checks.Blind || !strings.Contains(f.Detail, "does not declare unix /run/other.sock") {
 		t.Errorf("Look() = %+v, want blind", f)
+	}
+}
+
+// A listener that main itself held cannot go because workers die; another main
+// may leave it to them.
+func TestLook_RemembersThatMainHeldTheListener(t *testing.T) {
+	c, src, now := newFake(t)
+	held := func() bool {
+		*now += 100 * time.Millisecond
+		src.snap.At, src.snap.DumpAt = *now, *now
+		return c.Look(t.Context()).Listener.MainHeld
+	}
+	if !held() {
+		t.Error("main holds it, and that is not said")
+	}
+	src.snap.Listeners[0].Listening, src.snap.Listeners[0].Owners = false, nil
+	if !held() {
+		t.Error("it is gone, and that main held it is forgotten")
+	}
+	src.snap.Main.Process.ID = host.ID{PID: 4711}
+	if held() {
+		t.Error("another main is said to have held it")
 	}
 }
