@@ -105,7 +105,7 @@ func (o *Observer) mainByPIDFile(t *target, alive bool, now time.Duration) {
 	if alive && t.pidFileSame && !t.fast && now-t.pidFileAt < 2*slowEvery && t.status == MainAlive && t.why == "" {
 		return
 	}
-	t.pidFileSame = false
+	t.pidFileSame, t.unnamed = false, false
 	pid, file, err := readPIDFile(t.cfg.PIDFile)
 	name := "pid file " + t.cfg.PIDFile
 	switch {
@@ -121,6 +121,7 @@ func (o *Observer) mainByPIDFile(t *target, alive bool, now time.Duration) {
 			why = name + " does not exist"
 		}
 		t.missing(alive, why)
+		t.unnamed = errors.Is(err, unix.ENOENT) || errors.Is(err, errEmpty)
 		return
 	case alive && pid == t.main.view.PID:
 		t.pidFile, t.heirOf = file, ID{}

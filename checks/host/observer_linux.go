@@ -143,7 +143,7 @@ func (o *Observer) Snapshot(name string) (snap Snapshot, ok bool) {
 }
 
 // Changed receives after something changed and after each sweep of a
-// suspicious target. Signals that nobody took yet are one.
+// suspicious target, or of one in which a thread may be spinning. Signals that nobody took yet are one.
 func (o *Observer) Changed() <-chan struct{} { return o.changed }
 
 // Stats returns the counters.
@@ -243,7 +243,7 @@ func (o *Observer) work() time.Duration {
 		if t.next <= now || t.rides && due && t.next <= now+DumpEvery/2 {
 			o.sweep(t)
 			swept = true
-			signal = signal || t.fast
+			signal = signal || t.fast || t.spentAt != 0 // slow again, and still suspicious
 		}
 		signal = signal || t.changed
 		t.changed = false

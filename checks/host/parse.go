@@ -169,11 +169,13 @@ func parseChildren(b []byte, into []int) []int {
 	return into
 }
 
+var errEmpty = errors.New("is empty")
+
 // parsePIDFile reads a pid file: one number, blanks around it.
 func parsePIDFile(b []byte) (int, error) {
 	b = bytes.TrimSpace(b)
 	if len(b) == 0 {
-		return 0, errors.New("is empty")
+		return 0, errEmpty
 	}
 	v, ok := parseUint(b)
 	if !ok || v == 0 || v > maxPID {

@@ -62,11 +62,14 @@ type reading struct {
 
 // signals takes close looks at the processes of a target that are due for one.
 func (o *Observer) signals(t *target, now time.Duration) {
+	t.spins = false
 	if t.main != nil && t.status == MainAlive {
 		o.signalsOf(t.main, now)
+		t.spins = t.main.view.Sockets != 0
 	}
 	for _, p := range t.kids {
 		o.signalsOf(p, now)
+		t.spins = t.spins || p.view.Sockets != 0
 	}
 }
 

@@ -113,6 +113,9 @@ type Main struct {
 	Process Process
 	// Why explains a status other than alive, and what is odd about an alive one.
 	Why string
+	// Unnamed: the pid file that named it is gone, or empty: whoever ended it meant
+	// to.
+	Unnamed bool
 	// LastAlive is when it was last seen alive.
 	LastAlive time.Duration
 	// Reaped: main has waited for a child at some time in its life. A lone

@@ -28,6 +28,7 @@ type target struct {
 	why       string
 	lastAlive time.Duration
 	pidFile   fileID // the pid file's identity when main was taken from it
+	unnamed   bool   // the pid file was gone, or empty, at the last look
 
 	// pidFileSame: as of pidFileAt the file was the one that pidFile says.
 	pidFileSame bool
@@ -100,6 +101,7 @@ type target struct {
 	spentAt     time.Duration // when the fast time was used up; 0 if it was not
 	spentOn     suspicion     // grounds that have had their fast time
 	changed     bool          // since the last signal
+	spins       bool          // a thread may be spinning: each sweep is news
 	stale       bool          // since the last publish
 	kidsScratch []int
 	statScratch []stat
@@ -394,7 +396,7 @@ func (t *target) publish(dumpErr error) {
 	}
 	s := &Snapshot{
 		Target: t.cfg.Name, Sweep: t.sweeps, Dump: t.dumps, At: t.lastSweep, DumpAt: t.lastDump,
-		Main:    Main{Status: t.status, Why: t.why, LastAlive: t.lastAlive, Reaped: t.reaped > 0},
+		Main:    Main{Status: t.status, Why: t.why, Unnamed: t.unnamed, LastAlive: t.lastAlive, Reaped: t.reaped > 0},
 		Trouble: t.trouble, FDsUnknown: t.fdTrouble,
 		Events: slices.Clip(t.events[max(0, len(t.events)-EventsKept):]),
 	}

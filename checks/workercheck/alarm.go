@@ -20,7 +20,7 @@ const (
 var (
 	frozenAt   = []time.Duration{0, 5 * time.Second}                      // P3
 	spinningAt = []time.Duration{15 * time.Second, 30 * time.Second}      // P6
-	mainAt     = []time.Duration{0, 9 * time.Second}                      // P12: 10 s after the fault, which is seen up to 1 s later
+	mainAt     = []time.Duration{0, 8 * time.Second}                      // P12: within 10 s of the fault, see correlate
 	belowAt    = []time.Duration{10 * time.Second}                        // P9
 	localAt    = []time.Duration{300 * time.Millisecond, 3 * time.Second} // P3, P8
 )

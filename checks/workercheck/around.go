@@ -46,6 +46,9 @@ func (t *Tracker) learnReady(s *host.Snapshot, a Answer) {
 	}
 }
 
+// peace is how a process ends that was told to.
+const peace = "exit 0"
+
 // around fills in what is known beside the workers themselves.
 func (t *Tracker) around(f *checks.WorkerFacts, s *host.Snapshot, a Answer, now time.Duration) {
 	f.Minimum, f.OnDemand = t.Minimum, t.OnDemand || t.demand
@@ -69,6 +72,9 @@ func (t *Tracker) around(f *checks.WorkerFacts, s *host.Snapshot, a Answer, now 
 		f.StaleFor = max(0, now-s.StaleSince)
 	}
 	f.StoppingFor, f.Stopping = t.stop.For(now)
+	if s.Main.Status == host.MainGone && s.Main.Unnamed && t.mains.exit == peace && !f.Stopping {
+		f.StoppingFor, f.Stopping = max(0, now-s.Main.LastAlive), true // it put away its pid file and left
+	}
 	f.Local, f.LocalFails, f.LocalFor = a.Look, a.Fails, a.For
 	f.Host = inside.Host(&s.Host, s.Cgroup)
 	if f.Serving > 0 {

@@ -23,9 +23,10 @@ const (
 	readingGap = 400 * time.Millisecond
 	// stall is by how much a reading may come late. The kernel's counters tell of
 	// the gap as of the rest, a clock that jumped shows as a thread that did not
-	// run; only the sockets are sampled. Chosen: so that a busy host, where readings
-	// of 1.5 s and more were measured, does not begin the 30 s anew.
-	stall = 4 * time.Second
+	// run; only the sockets are sampled, and those of a busy worker differ in every
+	// sample. Chosen: two default intervals of looks, for nobody looks each second
+	// on a host of which nothing is suspected.
+	stall = 11 * time.Second
 )
 
 // load follows the CPU use of one process from reading to reading. The zero

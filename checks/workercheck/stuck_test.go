@@ -149,8 +149,8 @@ func TestTracker_Spinning(t *testing.T) {
 		"busy: its sockets change":                      {runs{ran: 1, sockets: true}, time.Second, 0, false},
 		"busy: it sleeps between requests":              {runs{ran: 0.98, sleeps: true}, time.Second, 0, false},
 		"half busy":                                     {runs{ran: 0.5, waited: 0.2}, time.Second, 0, false},
-		"a loop, and one reading came late":             {runs{ran: 1}, time.Second, 4 * time.Second, true},
-		"a loop, but we did not look for too long":      {runs{ran: 1}, time.Second, 5100 * ms, false},
+		"a loop, and one reading came late":             {runs{ran: 1}, time.Second, 10 * time.Second, true},
+		"a loop, but we did not look for too long":      {runs{ran: 1}, time.Second, 12100 * ms, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := four()

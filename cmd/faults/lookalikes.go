@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,8 +37,8 @@ func lookAlikes() []fault {
 			Prepare: func(o *servers.Options) { o.Daemon = true }, Do: upgrade},
 		{Name: "replace-one", Title: "SIGKILL to one worker, once", LookAlike: true, Window: window,
 			Do: func(_ context.Context, c *cell) error { return send(unix.SIGKILL, c.srv.Workers()[0]) }},
-		{Name: "recycle", Title: "workers end with exit 0 after 5 requests, under load", LookAlike: true, Window: window, Weight: 2,
-			Prepare: func(o *servers.Options) { o.Recycle = 5 }, Do: recycle},
+		{Name: "recycle", Title: "workers end with exit 0 after 10 requests, under load", LookAlike: true, Window: window, Weight: 2,
+			Prepare: func(o *servers.Options) { o.Recycle = 10 }, Do: recycle},
 		{Name: "zero", Title: "an on-demand pool ends its idle workers after 1 s, between looks", LookAlike: true, Window: window,
 			Prepare: func(o *servers.Options) { o.IdleTimeout = 1 }, Do: func(context.Context, *cell) error { return nil }},
 		{Name: "restart", Title: "stop and start within the grace", LookAlike: true, Window: graceWindow, Do: restart},
@@ -63,17 +64,29 @@ func busy(ctx context.Context, c *cell) error {
 	return nil
 }
 
-// recycle asks 50 times a second, so that a worker of 4 ends every 400 ms.
+// recycle asks 50 times a second, so that a worker of 4 lives for 0.8 s; 10 times
+// where main waits between births, for it would serve nobody at times otherwise.
 func recycle(ctx context.Context, c *cell) error {
+	pace := 20 * time.Millisecond
+	if slices.Contains(pausing, c.srv.Spec.Name) {
+		pace = 100 * time.Millisecond
+	}
 	c.loop(func() {
-		for pause(ctx, 20*time.Millisecond) {
+		for pause(ctx, pace) {
 			_, _ = c.srv.Get(ctx, "/")
 		}
 	})
 	return nil
 }
 
+// grown is how long a server runs before it is stopped. Within the first 5 s a
+// stop and a reload that was begun with the start look the same (checks/inside).
+const grown = 6 * time.Second
+
 func stop(ctx context.Context, c *cell) error {
+	if !pause(ctx, grown) {
+		return ctx.Err()
+	}
 	began := make(chan struct{})
 	c.loop(func() {
 		n, err := c.srv.Download(ctx, began)

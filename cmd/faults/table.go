@@ -105,6 +105,9 @@ var (
 	oneWorker = []string{"haproxy", "varnish"}
 	// Masters that wait between two births of a worker (reference, section 2).
 	paced = []string{"gunicorn", "apache-prefork", "apache-event", "uwsgi"}
+	// Those of them that also wait when a worker ended in peace: apache respawns
+	// once a second, uwsgi sleeps for 2 s (measured 2026-11-30).
+	pausing = []string{"apache-prefork", "apache-event", "uwsgi"}
 )
 
 const (

@@ -28,8 +28,8 @@ func (l *Looker) connect(life context.Context, began time.Time) Result {
 		return Result{Look: checks.LocalRefused}
 	case timedOut(err):
 		return Result{Look: checks.LocalUnanswered} // its queue is full: nobody takes from it
-	case err != nil:
-		return Result{Look: checks.LocalFailed}
+	case err != nil: // a reset: it was made, and closed before we were told
+		return Result{Look: checks.LocalFailed, Reset: reset(err)}
 	}
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
