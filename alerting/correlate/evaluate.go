@@ -23,7 +23,7 @@ type evaluation struct {
 
 // evaluate is the verdict on the service at now (JUDGING section 5).
 func (s *service) evaluate(now time.Time) State {
-	s.doubts.partial = slices.ContainsFunc(s.instances, func(i *instance) bool { return i.partial(now) })
+	s.expect(now)
 	v := evaluation{st: State{Scope: s.state.Scope}, public: s.poll(s.public, now)}
 	v.st.Scope.Instance = ""
 	v.lost, v.looked = v.public.lost, v.public.voting
@@ -75,6 +75,16 @@ func (s *service) evaluate(now time.Time) State {
 	return *st
 }
 
+// expect takes in the largest share of looks that any instance may cost by chance.
+func (s *service) expect(now time.Time) {
+	most, partial := 0.0, false
+	for _, i := range s.instances {
+		share, yes := i.partial(now)
+		most, partial = max(most, share), partial || yes
+	}
+	s.doubts.expect(most, partial, now)
+}
+
 func (s *service) evaluateInstance(v *evaluation, i *instance, now time.Time) {
 	pinned := s.poll(i.pinned, now)
 	v.lost += pinned.lost
@@ -87,6 +97,11 @@ func (s *service) evaluateInstance(v *evaluation, i *instance, now time.Time) {
 	if len(s.instances) == 1 { // the public name is its own
 		word.fails = word.fails || v.public.failing > 0
 		word.passes = pinned.voting+v.public.voting > 0 && !word.fails
+	}
+	if i.intruded(now) {
+		fail, pass := lastLooks(i.pinned)
+		publicFail, publicPass := lastLooks(s.public)
+		word.lastFail, word.lastPass = later(fail, publicFail), later(pass, publicPass)
 	}
 	f := i.decide(now, word, s.policy.RestartGrace)
 	v.lost += one(i.lost)

@@ -24,7 +24,7 @@ type TableInput struct {
 func DecideInstance(t TableInput, grace time.Duration) (v Verdict, p Proof, ok bool) {
 	in := insight{
 		workers: t.Workers, workersLook: tableNow, served: t.Served, declared: t.Declared, blind: 1 + t.Declared + len(t.Heartbeats),
-		beats: len(t.Heartbeats), alone: t.Alone, outside: outsideWord{t.OutsideFails, t.OutsidePasses, t.PublicFails}, grace: grace,
+		beats: len(t.Heartbeats), alone: t.Alone, outside: outsideWord{fails: t.OutsideFails, passes: t.OutsidePasses, public: t.PublicFails}, grace: grace,
 	}
 	for _, h := range t.Heartbeats {
 		in.usable++
@@ -43,3 +43,6 @@ func DecideInstance(t TableInput, grace time.Duration) (v Verdict, p Proof, ok b
 }
 
 var tableNow = time.Date(2026, 8, 27, 15, 55, 0, 0, time.UTC)
+
+// LooksAgainst is how many looks must fail in a row where a share is lost.
+func LooksAgainst(share float64) int { return looksAgainst(share) }

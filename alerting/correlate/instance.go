@@ -65,6 +65,16 @@ type outsideWord struct {
 	fails  bool // looks pinned to it, or at the public name of a lone instance, fail by quorum
 	passes bool // they look, and none fails
 	public bool // customers see the service fail, for certain
+	// lastFail and lastPass are when the newest looks began that failed and that
+	// passed, by quorum or not, pinned or at the public name; gathered where a
+	// stranger is seen.
+	lastFail, lastPass time.Time
+}
+
+// since reports whether a look that began at or after first failed, and whether
+// none has passed.
+func (o *outsideWord) since(first time.Time) (failed, noPass bool) {
+	return !o.lastFail.IsZero() && !o.lastFail.Before(first), o.lastPass.Before(first)
 }
 
 // insight is the reduced input of the table: what the inside shows now.
@@ -90,6 +100,9 @@ type listenerInsight struct {
 	facts *checks.ListenerFacts
 	look  time.Time
 }
+
+// firstForeign is when a stranger was first seen there.
+func (l *listenerInsight) firstForeign() time.Time { return l.look.Add(-l.facts.ForeignFor) }
 
 type heartbeatInsight struct {
 	facts *checks.HeartbeatFacts
@@ -177,26 +190,6 @@ func mayBeRestart(f *checks.Finding) bool {
 		return w.Serving == 0 && w.Main.State != checks.ProcGone && !(atRest(w, beside{}) && w.Chain == 0)
 	case f.Listener != nil:
 		return !f.Listener.Listening && f.Listener.MainAlive
-	}
-	return false
-}
-
-// partial reports whether the inside shows now that some of several workers or
-// sockets are broken and others are not: looks fail by chance then.
-func (i *instance) partial(now time.Time) bool {
-	for _, c := range i.workers {
-		if w := c.cur.Finding.Workers; c.usable(now) && w != nil && w.Serving > 0 && (w.Frozen > 0 || w.Spinning > 0 && w.Spinning < w.Serving) {
-			return true
-		}
-	}
-	for _, c := range i.listeners {
-		l := c.cur.Finding.Listener
-		if !c.usable(now) || l == nil || !l.Listening {
-			continue
-		}
-		if k := stuckOf(l); k > 0 && k < l.Sockets || l.ForeignLooks > 0 && l.LostShare < 1 {
-			return true
-		}
 	}
 	return false
 }

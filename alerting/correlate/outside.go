@@ -20,12 +20,6 @@ const (
 	// of them confirms whatever the jitter.
 	confirmLooks = 2
 	confirmSpan  = 900 * time.Millisecond
-	// Where the inside shows that some of n are broken, each look fails with their
-	// share: 1 of 4 fails two looks of a place every 16th time, three every 64th,
-	// and a majority of three places at once by 3 looks once in a thousand rounds.
-	// Chosen: what a few broken ones cost by chance wakes nobody (section 4,
-	// "Partial failure").
-	partialLooks = 3
 	// What failed while the inside saw what may be a restart must outlast it: the
 	// default restart gap of JUDGING section 4.
 	restartGap = 3 * time.Second
@@ -54,7 +48,9 @@ type ballot struct {
 	voted     time.Time // when it last looked and was not blind
 	fails     int       // consecutive failing looks
 	firstFail time.Time
-	passes    int // consecutive passing looks
+	passes    int       // consecutive passing looks
+	failBegan time.Time // when the newest that failed began
+	passBegan time.Time // and the newest that passed
 }
 
 // observe takes in the vantage's newest look. A run of equal looks ends when the
@@ -75,9 +71,11 @@ func (b *ballot) observe(s *evidence.Stored, validity time.Duration) {
 		}
 		b.fails++
 		b.passes = 0
+		b.failBegan = look.Add(-s.Finding.Duration)
 	case checks.Pass, checks.Warn:
 		b.passes++
 		b.fails = 0
+		b.passBegan = look.Add(-s.Finding.Duration)
 	case checks.Blind: // no vote, and no break in a run of votes
 	}
 }
@@ -90,26 +88,6 @@ func (b *ballot) votes(c policy.Check, now time.Time) bool {
 // failsFor reports a run of at least looks failing looks over at least span.
 func (b *ballot) failsFor(looks int, span time.Duration) bool {
 	return b.fails >= looks && b.cur.LookTime().Sub(b.firstFail) >= span
-}
-
-// doubts is what the inside shows that makes a fail need more.
-type doubts struct {
-	restarting time.Time // when it last saw what may be a restart
-	partial    bool      // some of several are broken now
-}
-
-// confirmed reports whether a second look, since the last sign of a restart,
-// confirmed the fail, or the fails have outlasted any restart.
-func (b *ballot) confirmed(d doubts) bool {
-	if b.fails < confirmLooks || d.partial && b.fails < partialLooks {
-		return false
-	}
-	since := b.firstFail
-	if d.restarting.After(since) {
-		since = d.restarting
-	}
-	look := b.cur.LookTime()
-	return look.Sub(since) >= confirmSpan || look.Sub(b.firstFail) >= restartGap
 }
 
 // outsideCheck is one outside check, looked at from every place.
@@ -207,7 +185,7 @@ func (o *outsideCheck) count(now time.Time, places int, d doubts) count {
 					place.passed += one(b.passes > 0)
 					place.failed += one(b.fails > 0)
 					place.confirmed += one(b.confirmed(d))
-					place.enduring += one(b.failsFor(aloneLooks, aloneSpan))
+					place.enduring += one(b.failsFor(max(aloneLooks, d.looks), aloneSpan))
 					place.settled += one(b.passes >= closeRounds)
 				}
 			}
@@ -242,8 +220,9 @@ const (
 // suspected; at least half of the configured places, else unknown. An even split
 // changes nothing. A check first passes by a majority of the voters, and half
 // of the configured places: one more fail can never be what makes the quorum
-// of a pass.
-func (o *outsideCheck) decide(c count) vote {
+// of a pass. While the inside explains that some looks fail, a fail that stands
+// falls as soon as a majority passes.
+func (o *outsideCheck) decide(c count, d doubts) vote {
 	if c.looked == 0 || 2*c.looked < c.places {
 		if o.standing == votePass {
 			o.standing = voteUnknown
@@ -254,7 +233,7 @@ func (o *outsideCheck) decide(c count) vote {
 	switch {
 	case !alone && 2*c.confirmed > c.voted, alone && 2*c.enduring > c.voted:
 		o.standing = voteFail
-	case o.standing == voteFail && 2*c.settled > c.voted:
+	case o.standing == voteFail && (2*c.settled > c.voted || d.partial && 2*c.votes.passed > c.voted):
 		o.standing = votePass
 	case o.standing == voteUnknown && 2*c.votes.passed > c.voted && 2*c.passed >= c.places:
 		o.standing = votePass

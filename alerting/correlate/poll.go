@@ -19,7 +19,7 @@ type poll struct {
 func (s *service) poll(group []*outsideCheck, now time.Time) poll {
 	p := poll{suspected: true}
 	for _, o := range group {
-		v := o.decide(o.count(now, len(s.places), s.doubts))
+		v := o.decide(o.count(now, len(s.places), s.doubts), s.doubts)
 		if v == voteUnknown {
 			p.lost += one(o.standing == voteFail || o.doubt)
 			continue

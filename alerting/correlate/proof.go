@@ -45,6 +45,11 @@ type beside struct {
 	listening bool // listeners are looked at for themselves
 	waiting   bool // connections wait at one of them, and nobody takes them
 	stuck     bool // P5 or P8 is proven at one of them
+	// failedSince: a look that began since a stranger was first seen at the listener
+	// failed, from any one place; nonePassed: no such look passed.
+	failedSince, nonePassed bool
+	// suspects names the workers of which P3 or P6 will decide; empty if none.
+	suspects string
 }
 
 // ProveWorkers says what one look at main and its workers proves, the likeliest

@@ -58,25 +58,30 @@ func unbound(f *checks.ListenerFacts, b beside) (Proof, bool) {
 }
 
 // stolen decides P7: processes outside the service alone hold a socket here, seen
-// twice. All of them: down and a page if an answer is wrong or does not come; a
-// ticket while looks find the right one; a page if nobody looks. Some of them (an
-// intruder among SO_REUSEPORT sockets): a ticket with the lost share, a page once
-// looks fail.
+// twice. A ticket while every answer is right; a page on one wrong or failed
+// answer, to our own connection or to a look that began since the stranger was
+// first seen: of an intruder who takes half, a quorum is chance. That look counts
+// as long as he stands, whatever came since, and whether or not it is still valid:
+// he has not changed. All of the sockets: down if looks fail by quorum, or ours,
+// or one while none has passed since; a page if nobody looks. Some of them (SO_REUSEPORT): degraded with the lost share.
 func stolen(f *checks.ListenerFacts, b beside) (Proof, bool) {
 	if f.ForeignLooks < stolenLooks || !f.Listening {
 		return Proof{}, false
 	}
 	failing := b.looksFail || mute(f.Local)
-	p := Proof{Rule: "P7", Cause: CausePortStolen, Verdict: Degraded, Page: failing, Ago: f.ForeignFor}
+	p := Proof{Rule: "P7", Cause: CausePortStolen, Verdict: Degraded, Page: failing || b.failedSince, Ago: f.ForeignFor}
 	share := fmt.Sprintf("takes %.0f %% of its connections", 100*f.LostShare)
 	if f.LostShare >= 1 {
 		share = "takes all its connections"
-		p.Page = failing || !b.looksPass
-		if failing {
+		p.Page = p.Page || !b.looksPass
+		if failing || b.failedSince && b.nonePassed {
 			p.Verdict = Down
 		}
 	}
 	p.Text = fmt.Sprintf("%s is held by %s for %s, which %s", f.Listener, strangers(f), round(f.ForeignFor), share) + ownText(f.Local)
+	if b.failedSince {
+		p.Text += "; a look from outside has failed since"
+	}
 	return p, true
 }
 
@@ -119,14 +124,16 @@ func queueStuck(f *checks.ListenerFacts, b beside) (Proof, bool) {
 }
 
 // someStuck is P5 of k of n sockets. A ticket waits for what can name its root,
-// the worker that spins (P6): fd tables do not tell who reads which.
+// the worker that is frozen or spins (P3, P6): fd tables do not tell who reads
+// which. While one is suspected it waits for the proof, at most the 60 s of a
+// starved host; a page does not wait, and names him.
 func someStuck(f *checks.ListenerFacts, b beside, k, n int, held time.Duration) (Proof, bool) {
 	page := k > 0 && (b.looksFail || pages(n-k, n, 0))
-	if k == 0 || held < fewHeld || !page && held < stuckTicket {
+	if k == 0 || held < fewHeld || !page && (held < stuckTicket || b.suspects != "") {
 		return Proof{}, false
 	}
 	return Proof{Rule: "P5", Cause: CauseAcceptQueueStuck, Verdict: Degraded, Page: page, Ago: held,
-		Text: fmt.Sprintf("%s: at %d of its %d sockets connections wait and none was taken for %s", f.Listener, k, n, round(held))}, true
+		Text: fmt.Sprintf("%s: at %d of its %d sockets connections wait and none was taken for %s", f.Listener, k, n, round(held)) + b.suspects}, true
 }
 
 // queueWaits reports that the queue as a whole has not fallen for the window, or

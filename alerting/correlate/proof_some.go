@@ -131,7 +131,11 @@ func exhausted(f *checks.WorkerFacts, b beside) (Proof, bool) {
 // unanswered decides P8, and P5 where no listener is looked at: workers are
 // there, and 3 of our own connections over 3 s brought nothing back.
 func unanswered(f *checks.WorkerFacts, b beside) (Proof, bool) {
-	if f.Serving == 0 || f.LocalFails < muteLooks || f.LocalFor < muteSpan || !b.served && !f.EverServed {
+	looks := muteLooks
+	if f.Serving > 0 && f.Frozen+f.Spinning > 0 { // each of ours may meet one of those
+		looks = looksAgainst(stuckShare(f))
+	}
+	if f.Serving == 0 || f.LocalFails < looks || f.LocalFor < muteSpan || !b.served && !f.EverServed {
 		return Proof{}, false
 	}
 	p := Proof{Rule: "P8", Cause: CauseNoProgress, Verdict: Down, Page: true, Ago: f.LocalFor,

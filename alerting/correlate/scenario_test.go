@@ -57,6 +57,7 @@ type sight struct {
 	Suspicious bool            `yaml:"suspicious"`
 	Boot       string          `yaml:"boot"`
 	Waited     time.Duration   `yaml:"waited"`
+	Took       time.Duration   `yaml:"took"`
 	Workers    *workersSight   `yaml:"workers"`
 	Listener   *listenerSight  `yaml:"listener"`
 	Heartbeat  *heartbeatSight `yaml:"heartbeat"`
@@ -152,7 +153,7 @@ func (tl *teller) tell(name string, at time.Duration) (evidence.Stored, error) {
 		Evidence: evidence.Evidence{
 			Check: tl.scenario.Service.Name + "/" + s.Check, Vantage: evidence.Vantage{Place: place, Name: vantage},
 			Boot: s.Boot, Seq: tl.seq[place+vantage+s.Boot], Waited: s.Waited,
-			Finding: checks.Finding{Reason: s.Reason, Detail: s.Detail, Suspicious: s.Suspicious},
+			Finding: checks.Finding{Reason: s.Reason, Detail: s.Detail, Suspicious: s.Suspicious, Duration: s.Took},
 		},
 	}
 	if err := e.Finding.Outcome.UnmarshalText([]byte(s.Outcome)); err != nil {

@@ -114,6 +114,18 @@ func pidsText(f *checks.WorkerFacts, is func(*checks.Process) bool) string {
 	return ", " + plural(len(pids), "pid") + " " + few(pids)
 }
 
+// suspectsText names the workers that are stopped, or have spun for as long as a
+// frozen one must be held; empty if there are none.
+func suspectsText(f *checks.WorkerFacts) string {
+	pids := pidsText(f, func(p *checks.Process) bool {
+		return p.Role == checks.RoleWorker && (p.State == checks.ProcStopped || p.SpinFor >= fewHeld)
+	})
+	if pids == "" {
+		return ""
+	}
+	return "; suspected: " + strings.TrimPrefix(pids, ", ")
+}
+
 func verb(n int, one, many string) string {
 	if n == 1 {
 		return one

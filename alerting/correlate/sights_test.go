@@ -42,6 +42,7 @@ type workersSight struct {
 	Tracer     string           `yaml:"tracer"`
 	Spinning   int              `yaml:"spinning"` // pids 400 and on, all for as long
 	SpinFor    time.Duration    `yaml:"spinning_for"`
+	Busy       int              `yaml:"young_spinners"` // spin for spinning_for, and are not counted yet
 	Looping    int              `yaml:"looping_slots"`
 	LoopingFor time.Duration    `yaml:"looping_for"`
 	NoFDs      int              `yaml:"fds_exhausted"` // pids 500 and on
@@ -132,6 +133,7 @@ func (w workersSight) facts() *checks.WorkerFacts {
 	worker(w.Frozen, 200, checks.Process{State: checks.ProcStopped, StoppedFor: w.FrozenFor, Tracer: w.Tracer, Traced: w.Tracer != ""})
 	worker(w.Young, 300, checks.Process{State: checks.ProcAlive, Listens: true})
 	worker(w.Spinning, 400, checks.Process{State: checks.ProcAlive, SpinFor: w.SpinFor, Age: time.Hour})
+	worker(w.Busy, 400, checks.Process{State: checks.ProcAlive, SpinFor: w.SpinFor, Age: time.Hour})
 	worker(w.NoFDs, 500, checks.Process{State: checks.ProcAlive, FDsExhausted: true, Age: time.Hour})
 	return f
 }

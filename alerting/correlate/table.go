@@ -102,6 +102,9 @@ func (in *insight) proofs() (out []evidenced) {
 			out = append(out, evidenced{p, look})
 		}
 	}
+	if w := in.workers; w != nil && len(out) == 0 && judgedByProcess(w, b) {
+		b.suspects = suspectsText(w) // nothing is proven of them yet
+	}
 	if in.workers == nil || in.workers.Main.State != checks.ProcGone {
 		out = in.listenerProofs(b, out)
 	}
@@ -115,6 +118,7 @@ func (in *insight) listenerProofs(b beside, out []evidenced) []evidenced {
 	for _, l := range in.listeners {
 		b.rebinding = in.workers != nil && rebinding(in.workers, l.facts.AbsentFor)
 		lost := false
+		b.failedSince, b.nonePassed = in.outside.since(l.firstForeign())
 		for _, p := range listenerProofs(l.facts, b, nil) {
 			lost = lost || p.Verdict == Down
 			out = append(out, evidenced{p, l.look})
@@ -228,6 +232,9 @@ func (in *insight) intruderAnswers() bool {
 	}
 	for _, l := range in.listeners {
 		if l.facts.ForeignLooks < stolenLooks || l.facts.LostShare < 1 || mute(l.facts.Local) {
+			return false
+		}
+		if failed, noPass := in.outside.since(l.firstForeign()); failed && noPass {
 			return false
 		}
 	}

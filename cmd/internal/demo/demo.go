@@ -227,7 +227,7 @@ func (s *stage) watchNothingHappen(ctx context.Context, r *Report) error {
 
 // watchFault is the cycle of what must page or make a ticket, and then resolve.
 func (s *stage) watchFault(ctx context.Context, r *Report) error {
-	call, err := s.awaitCall(ctx, s.fault.patience(), s.fault.severity(s.o.Listener), true)
+	call, err := s.awaitCall(ctx, s.fault.patience(), s.fault.severity(), true)
 	if err != nil {
 		return fmt.Errorf("fault %s: nobody was told: %w", s.fault.name, err)
 	}

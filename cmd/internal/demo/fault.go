@@ -30,10 +30,6 @@ type fault struct {
 	tickets   int
 	// mayRise: a ticket may stand before the page.
 	mayRise bool
-	// oneSocket: where each worker has a socket of its own, a share of the
-	// customers is lost. Whether most places see that at once is chance; if they
-	// do, the ticket rises to a page, or the page is first.
-	oneSocket bool
 	// within is how long page or ticket may take, and then the cause; zero means
 	// toldWithin.
 	within time.Duration
@@ -42,11 +38,8 @@ type fault struct {
 func (f *fault) lookAlike() bool { return f.pages+f.tickets == 0 }
 
 // allows reports whether so many pages and tickets are as they must be.
-func (f *fault) allows(listener string, pages, tickets int) bool {
-	switch {
-	case f.severity(listener) == "": // one, the other, or one that rose
-		return pages <= 1 && tickets <= 1 && pages+tickets > 0
-	case f.mayRise:
+func (f *fault) allows(pages, tickets int) bool {
+	if f.mayRise {
 		return pages == f.pages && tickets <= 1
 	}
 	return pages == f.pages && tickets == f.tickets
@@ -55,12 +48,9 @@ func (f *fault) allows(listener string, pages, tickets int) bool {
 // patience is how long page, ticket and cause are waited for.
 func (f *fault) patience() time.Duration { return cmp.Or(f.within, toldWithin) }
 
-// severity is that of the first word of it; empty if that is left to chance.
-func (f *fault) severity(listener string) string {
-	switch {
-	case f.oneSocket && listener == lab.Reuseport:
-		return ""
-	case f.pages > 0:
+// severity is the highest that it must reach.
+func (f *fault) severity() string {
+	if f.pages > 0 {
 		return pager.Page
 	}
 	return pager.Ticket
@@ -132,7 +122,7 @@ func faults() []fault {
 			what:    "one worker of four is stopped (SIGSTOP); its siblings serve",
 			inject:  (*lab.Lab).FreezeOne,
 			heal:    heals((*lab.Lab).Thaw),
-			verdict: correlate.Degraded, cause: correlate.CauseWorkersFrozen, tickets: 1, oneSocket: true,
+			verdict: correlate.Degraded, cause: correlate.CauseWorkersFrozen, tickets: 1,
 		},
 		{
 			name: "spin-one",
@@ -145,14 +135,14 @@ func faults() []fault {
 				return workers[0], nil
 			},
 			heal:    (*lab.Lab).KillWorker,
-			verdict: correlate.Degraded, cause: correlate.CauseWorkersSpinning, tickets: 1, oneSocket: true, within: spinWithin,
+			verdict: correlate.Degraded, cause: correlate.CauseWorkersSpinning, tickets: 1, within: spinWithin,
 		},
 		{
 			name:    "steal-port",
 			what:    "a stranger listens on the port and answers with a page of its own: beside the workers, half of the sockets, where they use SO_REUSEPORT; alone, after their socket was shut, where they share one",
 			inject:  all((*lab.Lab).StealPort),
 			heal:    heals((*lab.Lab).EvictImposter),
-			verdict: correlate.Down, reuseport: correlate.Degraded, cause: correlate.CausePortStolen, pages: 1, mayRise: true, oneSocket: true,
+			verdict: correlate.Down, reuseport: correlate.Degraded, cause: correlate.CausePortStolen, pages: 1, mayRise: true,
 		},
 		{
 			name:    "main-dead",

@@ -61,7 +61,7 @@ func (r *Report) Check() error {
 		return fmt.Errorf("fault %s: verdict %s, cause %q; want %s, %q", r.Fault, r.Verdict, r.Cause, verdict, want.cause)
 	case r.Pages != r.Resolves || r.Tickets != r.TicketResolves:
 		return fmt.Errorf("fault %s: %d pages and %d resolves, %d tickets and %d resolves; want as many of each", r.Fault, r.Pages, r.Resolves, r.Tickets, r.TicketResolves)
-	case !want.allows(r.Listener, r.Pages, r.Tickets):
+	case !want.allows(r.Pages, r.Tickets):
 		return fmt.Errorf("fault %s: %d pages and %d tickets; want %d and %d", r.Fault, r.Pages, r.Tickets, want.pages, want.tickets)
 	case r.Worker != 0 && !slices.Contains(numbers(r.Told+" "+r.Sentence), strconv.Itoa(r.Worker)):
 		return fmt.Errorf("fault %s: neither ticket nor incident names worker %d: %s", r.Fault, r.Worker, r.Sentence)

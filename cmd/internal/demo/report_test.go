@@ -21,8 +21,7 @@ func TestReport_ChecksWhatTheFaultMustLeadTo(t *testing.T) {
 		"another verdict":                          {"freeze-one", func(r *Report) { r.Verdict = correlate.Down }, "verdict down"},
 		"another cause":                            {"freeze-one", func(r *Report) { r.Cause = correlate.CauseWorkersDead }, "workers_dead"},
 		"a page beside the ticket":                 {"freeze-one", func(r *Report) { r.Pages, r.Resolves = 1, 1 }, "1 pages"},
-		"a page where a socket of its own is lost": {"freeze-one", func(r *Report) { r.Listener, r.Pages, r.Resolves = lab.Reuseport, 1, 1 }, ""},
-		"two pages of it":                          {"freeze-one", func(r *Report) { r.Listener, r.Pages, r.Resolves = lab.Reuseport, 2, 2 }, "2 pages"},
+		"a page where a socket of its own is lost": {"freeze-one", func(r *Report) { r.Listener, r.Pages, r.Resolves = lab.Reuseport, 1, 1 }, "1 pages"},
 		"nobody told of it":                        {"freeze-one", func(r *Report) { r.Listener, r.Tickets, r.TicketResolves = lab.Reuseport, 0, 0 }, "0 tickets"},
 		"two tickets":                              {"freeze-one", func(r *Report) { r.Tickets, r.TicketResolves = 2, 2 }, "2 tickets"},
 		"a ticket that stays":                      {"freeze-one", func(r *Report) { r.TicketResolves = 0 }, "0 resolves"},
@@ -33,9 +32,12 @@ func TestReport_ChecksWhatTheFaultMustLeadTo(t *testing.T) {
 		"a ticket that must not be": {"freeze-all", func(r *Report) {
 			r.Verdict, r.Worker, r.Pages, r.Resolves = correlate.Down, 0, 1, 1
 		}, "1 tickets"},
-		"beside the workers the port is half lost": {"steal-port", func(r *Report) {
-			r.Listener, r.Cause, r.Worker = lab.Reuseport, correlate.CausePortStolen, 0
+		"beside the workers a page": {"steal-port", func(r *Report) {
+			r.Listener, r.Cause, r.Worker, r.Pages, r.Resolves, r.Tickets, r.TicketResolves = lab.Reuseport, correlate.CausePortStolen, 0, 1, 1, 0, 0
 		}, ""},
+		"beside the workers a ticket is not enough": {"steal-port", func(r *Report) {
+			r.Listener, r.Cause, r.Worker = lab.Reuseport, correlate.CausePortStolen, 0
+		}, "0 pages"},
 		"alone a ticket is not enough": {"steal-port", func(r *Report) {
 			r.Verdict, r.Cause, r.Worker = correlate.Down, correlate.CausePortStolen, 0
 		}, "0 pages"},
