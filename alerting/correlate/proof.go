@@ -45,6 +45,7 @@ type beside struct {
 	listening bool // listeners are looked at for themselves
 	waiting   bool // connections wait at one of them, and nobody takes them
 	stuck     bool // P5 or P8 is proven at one of them
+	churn     bool // something is proven about its workers
 	// failedSince: a look that began since a stranger was first seen at the listener
 	// failed, from any one place; nonePassed: no such look passed.
 	failedSince, nonePassed bool
@@ -111,8 +112,12 @@ func root(proofs []Proof) (Proof, bool) {
 // took it.
 func shut(l checks.LocalLook) bool { return l == checks.LocalRefused || l == checks.LocalUnanswered }
 
-// mute reports that our own connection, taken or not, brought nothing back.
-func mute(l checks.LocalLook) bool { return shut(l) || l == checks.LocalAccepted }
+// mute reports that our own connection, taken or not, brought nothing back. One that
+// was taken counts only if the listener has answered us before (fails counts it
+// then): it may speak another protocol and wait for more.
+func mute(l checks.LocalLook, fails int) bool {
+	return shut(l) || l == checks.LocalAccepted && fails > 0
+}
 
 // pages reports whether well of n workers are so few that somebody must get up:
 // fewer than half, or than the declared minimum (JUDGING section 5).

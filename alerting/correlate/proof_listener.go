@@ -40,7 +40,8 @@ func listenerProofs(f *checks.ListenerFacts, b beside, out []Proof) []Proof {
 
 // unbound decides P2: no LISTEN in 3 dumps over 150 ms, loopback refused, and the
 // socket is still held without listening. If the descriptor was closed: 3 s, and
-// where workers own it and are being replaced their rules decide first.
+// where workers own it and are being replaced their rules decide first. Where main
+// held it, their churn is no cause of it, and the second sign of the same fault.
 func unbound(f *checks.ListenerFacts, b beside) (Proof, bool) {
 	if f.Listening {
 		return Proof{}, false
@@ -50,7 +51,10 @@ func unbound(f *checks.ListenerFacts, b beside) (Proof, bool) {
 	case f.Held && f.AbsentDumps >= unboundDumps && f.AbsentFor >= unboundSpan && f.Local == checks.LocalRefused:
 		p.Text += ": its socket is still open in the service's processes and no longer listens"
 		return p, true
-	case !f.Held && !b.replacing && !b.rebinding && f.AbsentFor >= unboundHold:
+	case !f.Held && f.MainHeld && b.churn && f.AbsentDumps >= unboundDumps && f.AbsentFor >= unboundSpan:
+		p.Text += ": main's own socket was closed, and its workers cannot live without it"
+		return p, true
+	case !f.Held && (f.MainHeld || !b.replacing && !b.rebinding) && f.AbsentFor >= unboundHold:
 		p.Text += fmt.Sprintf(" for %s: its socket was closed", round(f.AbsentFor))
 		return p, true
 	}
@@ -68,7 +72,7 @@ func stolen(f *checks.ListenerFacts, b beside) (Proof, bool) {
 	if f.ForeignLooks < stolenLooks || !f.Listening {
 		return Proof{}, false
 	}
-	failing := b.looksFail || mute(f.Local)
+	failing := b.looksFail || mute(f.Local, f.LocalFails)
 	p := Proof{Rule: "P7", Cause: CausePortStolen, Verdict: Degraded, Page: failing || b.failedSince, Ago: f.ForeignFor}
 	share := fmt.Sprintf("takes %.0f %% of its connections", 100*f.LostShare)
 	if f.LostShare >= 1 {

@@ -45,7 +45,7 @@ func looping(f *checks.WorkerFacts, b beside) (Proof, bool) {
 // connection, our own connection brings nothing back at once: down.
 func unsupervised(f *checks.WorkerFacts, b beside) (Proof, bool) {
 	held := f.Main.StoppedFor
-	dumb := mute(f.Local)
+	dumb := mute(f.Local, f.LocalFails)
 	if f.Main.State != checks.ProcStopped || f.Serving == 0 || f.MainServes || held < mainHeld && !(held >= secondLook && (b.looksFail || b.stuck || dumb)) {
 		return Proof{}, false
 	}

@@ -68,7 +68,7 @@ func someFrozen(f *checks.WorkerFacts, b beside) (Proof, bool) {
 // those from outside. A host starved by others doubles the 30 s, and never hides
 // an instance whose looks fail.
 func spinning(f *checks.WorkerFacts, b beside) (Proof, bool) {
-	failing := b.looksFail || b.stuck || mute(f.Local)
+	failing := b.looksFail || b.stuck || mute(f.Local, f.LocalFails)
 	window := patient(spinDecided, f, b)
 	if failing {
 		window = spinSuspected
@@ -116,7 +116,7 @@ func spinners(f *checks.WorkerFacts, window time.Duration) int {
 // of P5 and P8.
 func exhausted(f *checks.WorkerFacts, b beside) (Proof, bool) {
 	k := f.FDsExhausted
-	if k == 0 || !b.looksFail && !b.stuck && !mute(f.Local) || !b.served && !f.EverServed {
+	if k == 0 || !b.looksFail && !b.stuck && !mute(f.Local, f.LocalFails) || !b.served && !f.EverServed {
 		return Proof{}, false
 	}
 	text := fmt.Sprintf("main %s, %d of %d workers have no free descriptor", f.Main.State, k, workersOf(f, k)) +
@@ -129,13 +129,17 @@ func exhausted(f *checks.WorkerFacts, b beside) (Proof, bool) {
 }
 
 // unanswered decides P8, and P5 where no listener is looked at: workers are
-// there, and 3 of our own connections over 3 s brought nothing back.
+// there, and 3 of our own connections over 3 s brought nothing back; twice of
+// both while looks from outside pass, who have more patience.
 func unanswered(f *checks.WorkerFacts, b beside) (Proof, bool) {
-	looks := muteLooks
+	looks, span := muteLooks, muteSpan
 	if f.Serving > 0 && f.Frozen+f.Spinning > 0 { // each of ours may meet one of those
 		looks = looksAgainst(stuckShare(f))
 	}
-	if f.Serving == 0 || f.LocalFails < looks || f.LocalFor < muteSpan || !b.served && !f.EverServed {
+	if b.looksPass { // they wait longer than we do: slow is not dead
+		looks, span = 2*looks, 2*span
+	}
+	if f.Serving == 0 || f.LocalFails < looks || f.LocalFor < span || !b.served && !f.EverServed {
 		return Proof{}, false
 	}
 	p := Proof{Rule: "P8", Cause: CauseNoProgress, Verdict: Down, Page: true, Ago: f.LocalFor,

@@ -76,7 +76,7 @@ func nobodyServes(f *checks.WorkerFacts, b beside) (Proof, bool) {
 		return Proof{}, false
 	case f.LivingWorkers == 0 && !f.MainServes && f.NoBirthFor >= window:
 		return noneProof("P1d", CauseWorkersDead, f), true
-	case loop && f.NoneFor >= window && (f.Chain >= 2 || mute(f.Local)):
+	case loop && f.NoneFor >= window && (f.Chain >= 2 || mute(f.Local, f.LocalFails)):
 		return noneProof("P1s", CauseWorkersCrashLooping, f), true
 	case f.NoneFor >= patient(max(nobodyFloor, 2*f.Respawn), f, b) && !renewed(f):
 		return noneProof("floor", nobodyCause(f), f), true
@@ -87,13 +87,13 @@ func nobodyServes(f *checks.WorkerFacts, b beside) (Proof, bool) {
 // atRest reports an on-demand pool for which nothing waits: that nobody serves
 // is then as it should be, as long as main can call somebody.
 func atRest(f *checks.WorkerFacts, b beside) bool {
-	return f.OnDemand && f.Main.State == checks.ProcAlive && !mute(f.Local) && !b.waiting
+	return f.OnDemand && f.Main.State == checks.ProcAlive && !mute(f.Local, f.LocalFails) && !b.waiting
 }
 
 // patient doubles a window that rests on time alone while others burn the CPU
 // that the instance needs (P6, starvation); never where looks at it fail.
 func patient(window time.Duration, f *checks.WorkerFacts, b beside) time.Duration {
-	if starved(f.Host) && !b.looksFail && !mute(f.Local) {
+	if starved(f.Host) && !b.looksFail && !mute(f.Local, f.LocalFails) {
 		return 2 * window
 	}
 	return window
@@ -116,7 +116,7 @@ func allFrozen(f *checks.WorkerFacts, b beside) bool {
 		return false
 	}
 	held := f.FrozenFor >= fewHeld && f.Local != checks.LocalAnswered && !atRest(f, b)
-	return mute(f.Local) || held
+	return mute(f.Local, f.LocalFails) || held
 }
 
 func frozenProof(f *checks.WorkerFacts) Proof {

@@ -62,6 +62,7 @@ type listenerSight struct {
 	Dumps     int              `yaml:"dumps"`
 	AbsentFor time.Duration    `yaml:"absent_for"`
 	Held      bool             `yaml:"held"`
+	MainHeld  bool             `yaml:"main_held"`
 	Local     checks.LocalLook `yaml:"local"`
 	Fails     int              `yaml:"local_fails"`
 	LocalFor  time.Duration    `yaml:"local_for"`
@@ -141,7 +142,7 @@ func (w workersSight) facts() *checks.WorkerFacts {
 func (l listenerSight) facts(check string) *checks.ListenerFacts {
 	f := &checks.ListenerFacts{
 		Listener: "tcp 192.0.2.1:" + strings.TrimPrefix(check, "port-"), Listening: l.Listening, EverListening: !l.Never, AbsentDumps: l.Dumps,
-		AbsentFor: l.AbsentFor, Held: l.Held, MainAlive: !l.MainGone, Local: l.Local, LocalFails: l.Fails, LocalFor: l.LocalFor,
+		AbsentFor: l.AbsentFor, Held: l.Held, MainHeld: l.MainHeld, MainAlive: !l.MainGone, Local: l.Local, LocalFails: l.Fails, LocalFor: l.LocalFor,
 		Queue: l.Queue, Backlog: 128, QueueFor: l.QueueFor, QueueDumps: l.Looks, FullDumps: l.Full, Sockets: l.Sockets,
 		ForeignLooks: l.Foreign, ForeignFor: l.StolenFor, LostShare: l.Share, Stopping: l.Stopping > 0, StoppingFor: l.Stopping,
 	}

@@ -43,6 +43,31 @@ func decideInstance(in insight) (f finding, ok bool) {
 type evidenced struct {
 	Proof
 	look time.Time
+	// owned: of a listener that main held itself, or that is still held: nothing
+	// that happened to workers explains it.
+	owned bool
+}
+
+// ownedSlack is by how much an owned listener may have been missed after its
+// workers: dumps are 100 ms apart, and ends are told at once. Chosen with a reserve
+// for a busy host.
+const ownedSlack = time.Second
+
+// above reports whether e is the root rather than o. Ties go to whoever owns the
+// listener: one that main held, or that was shut while workers lived, is the cause
+// of their churn; one that vanished because the last worker died is an effect
+// (JUDGING section 6).
+func (e *evidenced) above(o *evidenced) bool {
+	r, s := e.Cause.Rank(), o.Cause.Rank()
+	switch {
+	case r != s:
+		return r > s
+	case e.owned && !o.owned:
+		return e.onset().Before(o.onset().Add(ownedSlack))
+	case o.owned && !e.owned:
+		return e.onset().Add(ownedSlack).Before(o.onset())
+	}
+	return e.onset().Before(o.onset())
 }
 
 func (e *evidenced) onset() time.Time { return e.look.Add(-e.Ago) }
@@ -58,10 +83,7 @@ func (in *insight) proven() (finding, bool) {
 	for i := range proofs {
 		p := &proofs[i]
 		f.verdict, f.page = max(f.verdict, p.Verdict), f.page || p.Page
-		// Ties go to whoever owns the listener: a listener that was shut while
-		// workers lived is the cause of their churn; one that vanished because the
-		// last worker died is an effect (JUDGING section 6).
-		if r, b := p.Cause.Rank(), best.Cause.Rank(); r > b || r == b && p.onset().Before(best.onset()) {
+		if p.above(best) {
 			best = p
 		}
 	}
@@ -94,12 +116,12 @@ func (in *insight) proofs() (out []evidenced) {
 	b := in.beside()
 	if w := in.workers; w != nil {
 		for _, p := range workerProofs(w, b, nil) {
-			out = append(out, evidenced{p, in.workersLook})
+			out = append(out, evidenced{Proof: p, look: in.workersLook})
 		}
 	}
 	if len(out) == 0 {
 		if p, look, ok := in.past(); ok {
-			out = append(out, evidenced{p, look})
+			out = append(out, evidenced{Proof: p, look: look})
 		}
 	}
 	if w := in.workers; w != nil && len(out) == 0 && judgedByProcess(w, b) {
@@ -115,13 +137,15 @@ func (in *insight) proofs() (out []evidenced) {
 // the instance degraded (JUDGING section 3).
 func (in *insight) listenerProofs(b beside, out []evidenced) []evidenced {
 	first, down := len(out), 0
+	b.churn = first > 0
 	for _, l := range in.listeners {
 		b.rebinding = in.workers != nil && rebinding(in.workers, l.facts.AbsentFor)
 		lost := false
 		b.failedSince, b.nonePassed = in.outside.since(l.firstForeign())
 		for _, p := range listenerProofs(l.facts, b, nil) {
 			lost = lost || p.Verdict == Down
-			out = append(out, evidenced{p, l.look})
+			owned := (l.facts.MainHeld || l.facts.Held) && (p.Cause == CausePortUnbound || p.Cause == CausePortStolen && l.facts.LostShare >= 1)
+			out = append(out, evidenced{p, l.look, owned})
 		}
 		down += one(lost)
 	}
@@ -137,7 +161,7 @@ func (in *insight) heartbeatProofs(out []evidenced) []evidenced {
 	for _, h := range in.heartbeats {
 		if p, ok := silent(h.facts, in.alone); ok {
 			down += one(p.Verdict == Down)
-			out = append(out, evidenced{p, h.look})
+			out = append(out, evidenced{Proof: p, look: h.look})
 		}
 	}
 	if down < in.beats {
@@ -208,7 +232,7 @@ func (in *insight) beside() beside {
 		replacing: in.workers != nil && replaced(in.workers), listening: len(in.listeners) > 0, waiting: in.queueWaits(),
 	}
 	for _, l := range in.listeners {
-		b.waiting = b.waiting || l.facts.Listening && mute(l.facts.Local)
+		b.waiting = b.waiting || l.facts.Listening && mute(l.facts.Local, l.facts.LocalFails)
 		if !l.facts.MainAlive || !l.facts.EverListening {
 			continue
 		}
@@ -231,7 +255,7 @@ func (in *insight) intruderAnswers() bool {
 		return false
 	}
 	for _, l := range in.listeners {
-		if l.facts.ForeignLooks < stolenLooks || l.facts.LostShare < 1 || mute(l.facts.Local) {
+		if l.facts.ForeignLooks < stolenLooks || l.facts.LostShare < 1 || mute(l.facts.Local, l.facts.LocalFails) {
 			return false
 		}
 		if failed, noPass := in.outside.since(l.firstForeign()); failed && noPass {

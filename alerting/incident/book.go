@@ -214,7 +214,9 @@ func (b *Book) begin(k key, st correlate.State, now time.Time) Step {
 func (in *Incident) update(st correlate.State, now time.Time, reason string) Step {
 	s := in.Last
 	s.N++
-	aftermath := slices.Contains(s.State.Effects, st.Cause)
+	// What was an effect is no cause because it lasts longest; it is if it explains
+	// the cause we had, which still holds.
+	aftermath := slices.Contains(s.State.Effects, st.Cause) && !slices.Contains(st.Effects, s.Cause)
 	if st.Cause != s.State.Cause && !aftermath && st.Cause.Rank() >= s.Cause.Rank() {
 		s.Cause = st.Cause
 	}
