@@ -346,3 +346,28 @@ func TestObserve_AProofThatAlsoWorsensTheVerdictReplacesTheCause(t *testing.T) {
 		t.Errorf("got reason %q, cause %s; want the new verdict and workers_crash_looping", s.Reason, s.Cause)
 	}
 }
+
+// A root that was proven later, and held for an effect meanwhile, takes over if it
+// explains the cause we had; not if it only lasts longer.
+func TestObserve_AnEffectThatTurnsOutToBeTheRootTakesOver(t *testing.T) {
+	for name, tt := range map[string]struct {
+		effects []correlate.Cause
+		want    correlate.Cause
+	}{
+		"it explains the loop":    {[]correlate.Cause{correlate.CauseWorkersCrashLooping}, correlate.CausePortUnbound},
+		"it outlives the loop":    {nil, correlate.CauseWorkersCrashLooping},
+		"it explains another one": {[]correlate.Cause{correlate.CauseHTTPFailing}, correlate.CauseWorkersCrashLooping},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := incident.NewBook(services())
+			loop := state("lb", correlate.Down, cause(correlate.CauseWorkersCrashLooping))
+			loop.Effects = []correlate.Cause{correlate.CausePortUnbound}
+			one(t, b.Observe(loop, at(0)), incident.Opened)
+			port := state("lb", correlate.Down, cause(correlate.CausePortUnbound))
+			port.Effects = tt.effects
+			if got := one(t, b.Observe(port, at(1)), incident.Updated); got.Cause != tt.want {
+				t.Errorf("cause: got %s, want %s", got.Cause, tt.want)
+			}
+		})
+	}
+}
