@@ -100,10 +100,10 @@ func (t intent) explain(f finding) finding {
 	if !t.stopping {
 		return f
 	}
-	f.page = true
 	if !slices.Contains(ends, f.proof.Cause) {
 		return f
 	}
+	f.page = true
 	f.effects = append([]Cause{f.proof.Cause}, f.effects...)
 	ago := max(f.proof.Ago, t.age)
 	f.at = f.at.Add(f.proof.Ago - ago)

@@ -116,7 +116,7 @@ func queueStuck(f *checks.ListenerFacts, b beside) (Proof, bool) {
 		return someStuck(f, b, k, n, held)
 	}
 	waits := f.QueueDumps >= stuckDumps && f.QueueFor >= stuckSpan
-	full := f.FullDumps >= fullDumps && f.LocalFails >= fullLooks
+	full := f.FullDumps >= fullDumps && f.LocalFails >= fullLooks && f.QueueDumps >= stuckDumps
 	if f.Local != checks.LocalUnanswered || !waits && !full {
 		return Proof{}, false
 	}
@@ -124,7 +124,11 @@ func queueStuck(f *checks.ListenerFacts, b beside) (Proof, bool) {
 	if f.QueueFor > 0 {
 		text += " for " + round(f.QueueFor).String()
 	}
-	return Proof{Rule: "P5", Cause: CauseAcceptQueueStuck, Verdict: Down, Page: true, Ago: max(f.QueueFor, f.LocalFor), Text: text + ownText(f.Local)}, true
+	p := Proof{Rule: "P5", Cause: CauseAcceptQueueStuck, Verdict: Down, Page: true, Ago: max(f.QueueFor, f.LocalFor), Text: text + ownText(f.Local)}
+	if !waits { // a burst
+		p = slow(p, b)
+	}
+	return p, true
 }
 
 // someStuck is P5 of k of n sockets. A ticket waits for what can name its root,
@@ -172,12 +176,31 @@ func stuckOf(f *checks.ListenerFacts) (k int) {
 
 // noProgress decides P8 at one listener: 3 of our own connections over 3 s were
 // accepted and brought nothing back.
-func noProgress(f *checks.ListenerFacts, _ beside) (Proof, bool) {
-	if f.Local != checks.LocalAccepted || f.LocalFails < muteLooks || f.LocalFor < muteSpan {
+func noProgress(f *checks.ListenerFacts, b beside) (Proof, bool) {
+	looks, span := patience(muteLooks, b)
+	if f.Local != checks.LocalAccepted || f.LocalFails < looks || f.LocalFor < span {
 		return Proof{}, false
 	}
-	return Proof{Rule: "P8", Cause: CauseNoProgress, Verdict: Down, Page: true, Ago: f.LocalFor,
-		Text: fmt.Sprintf("%s: %d of our own connections over %s were accepted and not answered", f.Listener, f.LocalFails, round(f.LocalFor))}, true
+	return slow(Proof{Rule: "P8", Cause: CauseNoProgress, Verdict: Down, Page: true, Ago: f.LocalFor,
+		Text: fmt.Sprintf("%s: %d of our own connections over %s were accepted and not answered", f.Listener, f.LocalFails, round(f.LocalFor))}, b), true
+}
+
+// patience is how many of our own connections must bring nothing back, and over
+// what time: twice of both while looks from outside pass, who wait longer.
+func patience(looks int, b beside) (int, time.Duration) {
+	if b.looksPass {
+		return 2 * looks, 2 * muteSpan
+	}
+	return looks, muteSpan
+}
+
+// slow makes a ticket of what only our own connections see: while looks from
+// outside pass the server is slow, not dead.
+func slow(p Proof, b beside) Proof {
+	if b.looksPass {
+		p.Verdict, p.Page = Degraded, false
+	}
+	return p
 }
 
 // replaced reports whether workers own the listener and nobody serves: the rules

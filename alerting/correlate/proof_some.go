@@ -132,13 +132,11 @@ func exhausted(f *checks.WorkerFacts, b beside) (Proof, bool) {
 // there, and 3 of our own connections over 3 s brought nothing back; twice of
 // both while looks from outside pass, who have more patience.
 func unanswered(f *checks.WorkerFacts, b beside) (Proof, bool) {
-	looks, span := muteLooks, muteSpan
+	looks := muteLooks
 	if f.Serving > 0 && f.Frozen+f.Spinning > 0 { // each of ours may meet one of those
 		looks = looksAgainst(stuckShare(f))
 	}
-	if b.looksPass { // they wait longer than we do: slow is not dead
-		looks, span = 2*looks, 2*span
-	}
+	looks, span := patience(looks, b)
 	if f.Serving == 0 || f.LocalFails < looks || f.LocalFor < span || !b.served && !f.EverServed {
 		return Proof{}, false
 	}
@@ -147,7 +145,7 @@ func unanswered(f *checks.WorkerFacts, b beside) (Proof, bool) {
 			f.Main.State, f.Serving, workersOf(f, f.Serving), f.LocalFails, round(f.LocalFor))}
 	switch {
 	case f.Local == checks.LocalAccepted:
-		return p, true
+		return slow(p, b), true
 	case f.Local == checks.LocalUnanswered && !b.listening:
 		p.Rule, p.Cause = "P5", CauseAcceptQueueStuck
 		p.Text = fmt.Sprintf("main %s, %d of %d workers look well, and none of our own %d connections over %s was accepted",

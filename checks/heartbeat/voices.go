@@ -77,7 +77,9 @@ func (c *Check) announce(b *Beat, worker bool, now time.Time) (wake bool) {
 			c.intent = intent{stopping: true, pid: b.PID, at: now}
 		}
 	case b.Reloading && !worker:
-		c.intent = intent{reloading: true, pid: b.PID, at: now}
+		if !was.reloading { // said again, it is the same reload: its limit runs
+			c.intent = intent{reloading: true, pid: b.PID, at: now}
+		}
 	case b.Ready && !worker, lives && (another || now.Sub(was.at) > c.limit()):
 		c.intent = intent{}
 	}

@@ -39,7 +39,7 @@ func (o *Observer) glance(now time.Duration) {
 				continue
 			}
 			if left--; left < 0 {
-				o.glanceFirst = (o.glanceFirst + i) % len(o.targets) // the next one begins here
+				o.glanceFirst = (o.glanceFirst + i + 1) % len(o.targets) // another's turn
 				return
 			}
 			if s, err := o.kernel.fs.stat(p.view.PID); err == nil && s.procState() == checks.ProcStopped {

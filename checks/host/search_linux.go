@@ -21,8 +21,9 @@ const (
 	searchPause = time.Second
 	// lookAgain is when a process that was not main is asked again what it runs,
 	// for it may have become another program; youngAgain is the age below which
-	// it is asked each time. Both chosen: wrappers start servers in a second or two.
-	lookAgain  = 30 * time.Second
+	// it is asked each time. Both chosen: wrappers start servers in a second or two,
+	// and one that takes longer must be found well within the restart grace of 10 s.
+	lookAgain  = 3 * time.Second
 	youngAgain = 5 * time.Second
 	// groupDepth is how deep below a unit's control group processes are looked
 	// for; chosen: container managers nest two or three.

@@ -208,6 +208,7 @@ func (o *Observer) mainByUnit(t *target, alive bool, now time.Duration) {
 		return
 	}
 	if !ok {
+		t.gaveUp = false // nobody tells
 		o.mainByGroup(t, func(h hierarchies) []string { return h.unitDirs(t.cfg.Unit) }, name, alive, now)
 		return
 	}

@@ -53,7 +53,10 @@ func Conclude(l *checks.ListenerFacts) checks.Finding {
 	case l.LocalFails > 0 && l.Local == checks.LocalAccepted:
 		f.Outcome, f.Reason = checks.Fail, checks.ReasonNoProgress
 		f.Detail = fmt.Sprintf("our own connection to %s was taken and not answered, %d times", l.Listener, l.LocalFails)
-	case l.LocalFails > 0 || l.FullDumps > 0:
+	case l.FullDumps > 0 && l.LocalFails == 0: // a burst, as far as we know
+		f.Outcome, f.Reason = checks.Warn, checks.ReasonQueueStuck
+		f.Detail = fmt.Sprintf("%d connections to %s wait, its limit is %d", l.Queue, l.Listener, l.Backlog)
+	case l.LocalFails > 0:
 		f.Outcome, f.Reason = checks.Fail, checks.ReasonQueueStuck
 		f.Detail = fmt.Sprintf("%d connections to %s wait and nobody takes them (backlog %d)", l.Queue, l.Listener, l.Backlog)
 	case len(l.Owners) > 0:

@@ -69,6 +69,7 @@ type Check struct {
 	queue   inside.Queue
 	stop    inside.Stop
 	closed  bool
+	shared  bool    // the pool is others' too, who close it
 	absent  bool    // at the last look
 	holder  host.ID // the main that held the listener itself, last
 	sent    matters
@@ -79,7 +80,8 @@ type Check struct {
 // New makes the check.
 func New(cfg Config, source inside.Source, deps Deps) *Check {
 	c := &Check{cfg: cfg, source: source, deps: deps, now: host.BootTime}
-	if c.deps.Pool == nil {
+	c.shared = c.deps.Pool != nil
+	if !c.shared {
 		c.deps.Pool = &local.Pool{}
 	}
 	c.own.Looker = c.deps.Pool.Looker(cfg.Target, cfg.listener(), deps.Local)
@@ -98,12 +100,15 @@ func name(addr netip.AddrPort, path string) string {
 	return "tcp " + addr.String()
 }
 
-// Close ends our own connection, if one is in flight, and waits for it. It
-// returns nil. Looks after it make none.
+// Close ends our own connection, if one is in flight and nobody shares it, and
+// waits for it. It returns nil. Looks after it make none.
 func (c *Check) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
+	if c.shared {
+		return nil // others look through it
+	}
 	c.own.Looker.Close()
 	return nil
 }

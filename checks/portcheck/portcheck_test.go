@@ -63,7 +63,7 @@ func TestLook_Outcomes(t *testing.T) {
 		}, checks.Fail, checks.ReasonForeignOwner, "50 % of tcp 127.0.0.1"},
 		"a queue above its backlog": {func(f *fake) {
 			f.snap.Listeners[0].Queue = 129
-		}, checks.Fail, checks.ReasonQueueStuck, "129 connections to tcp 127.0.0.1"},
+		}, checks.Warn, checks.ReasonQueueStuck, "129 connections to tcp 127.0.0.1"},
 		"before the first sweep": {func(f *fake) { f.ok = false }, checks.Blind, checks.ReasonMainUnknown, "has not looked yet"},
 		"sockets cannot be listed": {func(f *fake) {
 			f.snap.DumpTrouble = host.Trouble{Reason: checks.ReasonNoPermission, Detail: "sock_diag"}

@@ -253,7 +253,9 @@ func (t *Tracker) learnExpected(s *host.Snapshot, workers []checks.Process) {
 		return
 	}
 	replaced := len(t.steady) > 0 && !slices.ContainsFunc(t.steady, func(id host.ID) bool { return slices.Contains(serving, id) })
-	if replaced && !t.unsteady {
+	// A pool that was declared to shrink, or seen to be at zero, may also be smaller.
+	shrunk := (t.OnDemand || t.demand) && len(serving) < t.expected && s.At-t.lastDeath >= reloadOverlap
+	if (replaced || shrunk) && !t.unsteady {
 		t.expected = len(serving)
 	}
 	t.steady, t.unsteady = serving, false

@@ -120,6 +120,9 @@ func selectCells(o options) ([]cellID, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.lookAlikes && o.onlyFaults {
+		return nil, errors.New("-only-faults and -only-look-alikes leave nothing")
+	}
 	var cells []cellID
 	for round := 1; round <= max(o.rounds, 1); round++ {
 		for _, f := range allFaults() {
@@ -132,6 +135,9 @@ func selectCells(o options) ([]cellID, error) {
 				}
 			}
 		}
+	}
+	if len(cells) == 0 {
+		return nil, errors.New("no such cell: -list says which exist")
 	}
 	return cells, nil
 }

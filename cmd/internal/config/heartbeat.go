@@ -20,6 +20,8 @@ func readHeartbeat(r *reader, v value, c *Check) {
 	}
 	if at, counted := present["worker_count"]; counted && len(c.Heartbeat.Workers) > 0 {
 		r.fault(at, "the workers are named already; their names are counted")
+	} else if counted && c.Heartbeat.Socket == "" {
+		r.fault(at, "workers are counted by their process ids, which only a socket tells; give it socket, or name the workers")
 	}
 }
 

@@ -22,7 +22,7 @@ func TestCompile_HeartbeatsReachTheirKind(t *testing.T) {
 		"a socket":             {"{every: 1m, grace: 10s, socket: /run/a.sock}", heartbeat.Config{Every: time.Minute, Grace: 10 * time.Second, Socket: "/run/a.sock"}},
 		"an abstract socket":   {"{every: 1m, grace: 10s, socket: '@a'}", heartbeat.Config{Every: time.Minute, Grace: 10 * time.Second, Socket: "@a"}},
 		"workers by name":      {"{every: 24h, grace: 1h, workers: [a, b]}", heartbeat.Config{Every: 24 * time.Hour, Grace: time.Hour, Workers: []string{"a", "b"}}},
-		"workers by their pid": {"{every: 1s, grace: 1s, worker_count: 4}", heartbeat.Config{Every: time.Second, Grace: time.Second, Count: 4}},
+		"workers by their pid": {"{every: 1s, grace: 1s, worker_count: 4, socket: '@mail'}", heartbeat.Config{Every: time.Second, Grace: time.Second, Count: 4, Socket: "@mail"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tt.keys[0] != '{' {
