@@ -116,6 +116,8 @@ type HeartbeatFacts struct {
 	Expected int      `json:"expected,omitempty"`
 	Beating  int      `json:"beating,omitempty"`
 	Missed   []string `json:"missed,omitempty"`
+	// MissedFor is the longest silence among them.
+	MissedFor time.Duration `json:"missed_for_ns,omitempty"`
 	// Triggered: it asked to be taken for silent (WATCHDOG=trigger), and has not
 	// beaten since.
 	Triggered bool `json:"triggered,omitempty"`

@@ -28,7 +28,8 @@ func silent(f *checks.HeartbeatFacts, alone bool) (Proof, bool) {
 	case f.Expected > 0 && k > 0:
 		n := max(f.Expected, k)
 		p.Cause, p.Page = CauseWorkersDead, pages(n-k, n, 0)
-		p.Text = fmt.Sprintf("%d of %d workers give no sign of life for %s: %s", k, n, limit, few(f.Missed))
+		p.Ago = max(0, f.MissedFor-limit)
+		p.Text = fmt.Sprintf("%d of %d workers give no sign of life for %s: %s", k, n, round(max(f.MissedFor, limit)), few(f.Missed))
 		if k == n && alone {
 			p.Verdict = Down
 		}

@@ -172,7 +172,9 @@ func TestProveListener_AtEachBoundary(t *testing.T) {
 		{"P5, ours was not made", queue(3, 3*sec, ""), "none"},
 		{"P5 full in 1 dump", func(f *checks.ListenerFacts) { f.FullDumps, f.Local, f.LocalFails = 1, checks.LocalUnanswered, 2 }, "none"},
 		{"P5 full, ours failed once", func(f *checks.ListenerFacts) { f.FullDumps, f.Local, f.LocalFails = 2, checks.LocalUnanswered, 1 }, "none"},
-		{"P5 full in 2 dumps", func(f *checks.ListenerFacts) { f.FullDumps, f.QueueDumps, f.Local, f.LocalFails = 2, 3, checks.LocalUnanswered, 2 }, "P5 accept_queue_stuck down page"},
+		{"P5 full in 2 dumps", func(f *checks.ListenerFacts) {
+			f.FullDumps, f.QueueDumps, f.Local, f.LocalFails = 2, 3, checks.LocalUnanswered, 2
+		}, "P5 accept_queue_stuck down page"},
 		{"P5 of what never listened", func(f *checks.ListenerFacts) {
 			f.EverListening = false
 			queue(3, 3*sec, checks.LocalUnanswered)(f)

@@ -151,6 +151,13 @@ func (c *Check) factsLocked(now time.Time) (f *checks.HeartbeatFacts, waiting bo
 		}
 	}
 	f.Missed = late
+	for _, name := range late {
+		last := c.since
+		if w := c.workers[name]; w != nil && !w.last.IsZero() {
+			last = w.last
+		}
+		f.MissedFor = max(f.MissedFor, now.Sub(last))
+	}
 	return f, waiting
 }
 

@@ -191,6 +191,8 @@ func consistent(t *testing.T, f checks.Finding) {
 	switch {
 	case h == nil:
 		t.Fatalf("no facts in %+v", f)
+	case (len(h.Missed) > 0) != (h.MissedFor > 0): // one that asks to be taken for dead is missed at once
+		t.Errorf("%d missed for %s", len(h.Missed), h.MissedFor)
 	case h.Beating+len(h.Missed) > h.Expected:
 		t.Errorf("%d beat and %d are missed of %d", h.Beating, len(h.Missed), h.Expected)
 	case f.Outcome == checks.Pass && (h.Last < 0 || h.Last > h.Every+h.Grace || h.Beating != h.Expected):
