@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The host of issue 3: 100 services of 9 processes, 1,200 processes and 10,000
+// A crowded host: 100 services of 9 processes, 1,200 processes and 10,000
 // sockets.
 const (
 	crowdServices  = 100

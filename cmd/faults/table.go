@@ -115,7 +115,7 @@ const (
 	sec = time.Second
 )
 
-// expectations is the table: first match wins. Targets are issue 3's ("Numbers"),
+// expectations is the table: first match wins. Targets are those of a quiet machine,
 // where it gives one.
 var expectations = []row{
 	{"crash-loop", []string{"haproxy"}, mainDead().why("its main exits with its worker (reference, i)")},
@@ -185,7 +185,7 @@ var expectations = []row{
 
 	// Look-alikes.
 
-	{"kill-once", []string{"haproxy"}, mainDead().why("its main exits with its worker (issue 3)")},
+	{"kill-once", []string{"haproxy"}, mainDead().why("its main exits with its worker")},
 	{"kill-once", []string{"varnish"}, healthy().orMainDead().why("its manager starts another child, or aborts (reference, i): 7.1.1 starts another")},
 	{"kill-once", nil, healthy()},
 	{"idle", nil, healthy()},
