@@ -66,6 +66,8 @@ func (s *service) evaluate(now time.Time) State {
 		st.Verdict = Unknown // nobody could look from outside
 	case v.lost > 0:
 		st.Verdict = Unknown // somebody saw it broken and then fell silent: silence is never health
+	case n > 0 && v.leaving == n && v.known == 0:
+		st.Verdict = Unknown // every instance is on its way out, and would be broken otherwise
 	case public.voting > 0 || n > 0 && v.known == n:
 		st.Verdict = Up
 	}
@@ -109,7 +111,7 @@ func (s *service) evaluateInstance(v *evaluation, i *instance, now time.Time) {
 		f = pinned.finding()
 		f.proof, f.text = i.explainSlow(f.proof, f.text, now)
 	}
-	if f.verdict == Unknown && pinned.voting > 0 && pinned.failing == 0 {
+	if f.verdict == Unknown && !i.leaving && pinned.voting > 0 && pinned.failing == 0 {
 		f.verdict = Up
 	}
 	v.known += one(f.verdict != Unknown)

@@ -155,6 +155,8 @@ type Tally struct {
 	Failing    int `json:"failing"`
 	Voting     int `json:"voting"`
 	Configured int `json:"configured"`
+	// Since counts those of Voting that have looked since the onset.
+	Since int `json:"since"`
 }
 
 func (t Tally) text(v Verdict) string {
@@ -163,8 +165,10 @@ func (t Tally) text(v Verdict) string {
 		return "No outside check is configured"
 	case t.Voting == 0:
 		return "No place could look from outside"
+	case t.Failing == 0 && v.Bad() && t.Since == 0:
+		return "No look from outside has ended since"
 	case t.Failing == 0 && v.Bad():
-		return fmt.Sprintf("From outside nobody sees it now (0 of %d places)", t.Voting)
+		return fmt.Sprintf("From outside nobody sees it now (0 of %d places)", t.Since)
 	case t.Failing == 0:
 		return fmt.Sprintf("%d of %d places are served", t.Voting, t.Voting)
 	default:

@@ -87,6 +87,7 @@ type mark uint8
 const (
 	markVotes mark = 1 << iota
 	markFails
+	markFresh
 )
 
 // tally counts the places that see a failure now, confirmed or not.
@@ -98,6 +99,9 @@ func (s *service) tally(st *State, now time.Time) {
 				continue
 			}
 			s.marks[b.place] |= markVotes
+			if !b.cur.LookTime().Before(st.Onset) {
+				s.marks[b.place] |= markFresh
+			}
 			if b.fails > 0 {
 				s.marks[b.place] |= markFails
 			}
@@ -107,5 +111,6 @@ func (s *service) tally(st *State, now time.Time) {
 	for _, m := range s.marks {
 		st.Tally.Voting += one(m&markVotes != 0)
 		st.Tally.Failing += one(m&markFails != 0)
+		st.Tally.Since += one(m&markFresh != 0)
 	}
 }

@@ -18,7 +18,7 @@ func decideInstance(in insight) (f finding, ok bool) {
 	if f, proven := in.proven(); proven {
 		t := in.intent()
 		if t.delays(in.outside.public) {
-			return finding{}, false
+			return finding{verdict: Unknown}, true // no page yet, and no health either
 		}
 		return t.explain(f), true
 	}
