@@ -30,9 +30,9 @@ func because(p Proof, w *checks.WorkerFacts, host *checks.HostFacts) Proof {
 	case starved(host) && slices.Contains(slowed, p.Cause):
 		p.Because = CauseHostStarved
 		p.Text += "; because " + starvedText(host)
-	case w != nil && w.StaleConfig != "" && slices.Contains(staling, p.Cause):
+	case w != nil && w.StaleConfig != "" && w.StaleFor >= p.Ago && slices.Contains(staling, p.Cause): // what came after it did not cause it
 		p.Because = CauseStaleGeneration
-		p.Text += fmt.Sprintf("; because %s, %s newer than every worker, was not loaded or was refused", w.StaleConfig, round(w.StaleFor))
+		p.Text += fmt.Sprintf("; because %s, changed %s ago, was not loaded or was refused", w.StaleConfig, round(w.StaleFor))
 	}
 	return p
 }

@@ -251,7 +251,7 @@ func TestProve_SentencesNameWhatAPersonNeeds(t *testing.T) {
 		{with(spinning(1, 30*time.Second), func(f *checks.WorkerFacts) { f.Host = &checks.HostFacts{Starved: true} }), "", "for 30s, pid 200"},
 		{func(f *checks.WorkerFacts) {
 			f.Serving, f.Minimum, f.BelowFor, f.StaleConfig, f.StaleFor = 1, 2, time.Minute, "/etc/lb.conf", time.Minute
-		}, correlate.CauseStaleGeneration, "because /etc/lb.conf, 1m0s newer than every worker, was not loaded or was refused"},
+		}, correlate.CauseStaleGeneration, "because /etc/lb.conf, changed 1m0s ago, was not loaded or was refused"},
 	} {
 		p, ok := correlate.ProveWorkers(serve(row.is), true)
 		if !ok || !strings.Contains(p.Text, row.want) || p.Because != row.because {

@@ -139,6 +139,10 @@ func (c *Check) Stats() Stats {
 	return Stats{Beats: c.took.Load(), Refused: c.bad.Load(), Age: c.now().Sub(later(c.since, c.whole.last))}
 }
 
+// Workers are the names of those that beat one by one; none if it beats as one or
+// they are told apart by their process ids.
+func (c *Check) Workers() []string { return c.cfg.Workers }
+
 // Beat takes a message that came over HTTP. It returns ErrUnknown or ErrTooMany
 // for one that it refuses, and has counted that.
 func (c *Check) Beat(b Beat) error {

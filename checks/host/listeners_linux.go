@@ -37,3 +37,45 @@ func ListenersOf(pids ...int) (out []netip.AddrPort, err error) {
 	}
 	return out, err
 }
+
+// OwnerOf returns the main process among those that hold a listening unix socket,
+// by its path or "@name"; 0 if nobody listens there, or nobody who may be seen.
+func OwnerOf(name string) (pid int, err error) {
+	d, err := openDiag()
+	if err != nil {
+		return 0, err
+	}
+	defer d.close()
+	d.unix = true
+	all, err := d.listening()
+	if err != nil {
+		return 0, err
+	}
+	want := map[uint64]bool{}
+	for _, s := range all {
+		if s.path == name {
+			want[s.inode] = true
+		}
+	}
+	if len(want) == 0 {
+		return 0, nil
+	}
+	o := &Observer{kernel: kernel{fs: newProcfs("/proc"), now: BootTime}}
+	held, _, err := o.holders(want)
+	if err != nil {
+		return 0, err
+	}
+	var owners []stat
+	for _, of := range held {
+		for _, h := range of {
+			if s, err := o.kernel.fs.stat(h.pid); err == nil && s.running() {
+				owners = append(owners, s)
+			}
+		}
+	}
+	if len(owners) == 0 {
+		return 0, nil
+	}
+	main := o.mainAmong(owners)
+	return main.pid, nil
+}

@@ -25,14 +25,16 @@ const (
 // to start. The zero value is ready.
 type mains struct {
 	exit   string // how the last ended; empty if none has since one was well
-	deaths int    // that ended badly and young, one after the other
+	last   host.ID
+	at     time.Duration // when last ended
+	deaths int           // that ended badly and young, one after the other
 	first  time.Duration
 	start  time.Duration // learnt: from birth to the first serving worker; 0 if not yet
 }
 
 // ended takes the end of a main.
 func (t *mains) ended(e *host.Event) {
-	t.exit = e.Exit.String()
+	t.exit, t.last, t.at = e.Exit.String(), e.Process, e.At
 	if e.Age() >= t.young() || !inside.Failed(e) && e.Exit.Known {
 		t.deaths = 0
 		return

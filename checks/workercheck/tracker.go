@@ -288,6 +288,9 @@ func (t *Tracker) fill(f *checks.WorkerFacts, s *host.Snapshot, now time.Duratio
 		if s.Main.LastAlive > 0 {
 			f.MainGoneFor = now - s.Main.LastAlive
 		}
+		if t.mains.last == s.Main.Process.ID { // told by the kernel
+			f.MainGoneFor = max(0, now-t.mains.at)
+		}
 	}
 	if f.Serving > 0 {
 		return

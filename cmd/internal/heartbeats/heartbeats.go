@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,16 +93,15 @@ func (s *Set) Run(ctx context.Context) error {
 // bodyWithin bounds how long a client may take to send its few lines; chosen.
 const bodyWithin = 5 * time.Second
 
-// Handler takes POST or GET /heartbeat/SERVICE/CHECK and
+// Handler takes POST /heartbeat/SERVICE/CHECK and
 // /heartbeat/SERVICE/CHECK/WORKER. The body may hold lines of sd_notify(3). It
 // answers 204, 404 for what is not configured, 400 for what cannot be read, 429
 // for too many.
 func (s *Set) Handler() http.Handler {
 	mux := http.NewServeMux()
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		mux.HandleFunc(method+" "+Path+"{service}/{check}", s.take)
-		mux.HandleFunc(method+" "+Path+"{service}/{check}/{worker}", s.take)
-	}
+	// Not GET: a browser or a link preview is no sign of life.
+	mux.HandleFunc("POST "+Path+"{service}/{check}", s.take)
+	mux.HandleFunc("POST "+Path+"{service}/{check}/{worker}", s.take)
 	return mux
 }
 
@@ -121,6 +121,9 @@ func (s *Set) take(w http.ResponseWriter, r *http.Request) {
 	beat, err := heartbeat.ParseNotify(body)
 	if worker := r.PathValue("worker"); err == nil && worker != "" {
 		beat.Worker, err = heartbeat.WorkerName(worker)
+	}
+	if names := c.Workers(); err == nil && len(names) > 0 && beat.Worker == "" && !beat.Stopping && !beat.Reloading && !beat.Ready {
+		err = fmt.Errorf("say which worker beats: POST %s/WORKER, one of %s", r.URL.Path, strings.Join(names, ", "))
 	}
 	if err != nil {
 		c.Refuse(err)

@@ -37,12 +37,13 @@ func TestHandler_TakesBeatsAndSaysWhatIsWrong(t *testing.T) {
 		outcome            checks.Outcome
 	}{
 		"a plain POST":                 {"POST", "/heartbeat/mail/queue", "", 204, 1, 0, checks.Pass},
-		"a GET":                        {"GET", "/heartbeat/mail/queue", "", 204, 1, 0, checks.Pass},
+		"a GET, as of a browser":       {"GET", "/heartbeat/mail/queue", "", 405, 0, 0, checks.Warn},
 		"with a status":                {"POST", "/heartbeat/mail/queue", "STATUS=2 left\n", 204, 1, 0, checks.Pass},
 		"a stop":                       {"POST", "/heartbeat/mail/queue", "STOPPING=1", 204, 1, 0, checks.Warn},
 		"a worker":                     {"POST", "/heartbeat/mail/each/a", "", 204, 1, 0, checks.Pass},
 		"a worker in the body":         {"POST", "/heartbeat/mail/each", "X_CROSSCHECK_WORKER=a", 204, 1, 0, checks.Pass},
-		"nobody in particular":         {"POST", "/heartbeat/mail/each", "", 204, 1, 0, checks.Warn},
+		"nobody in particular":         {"POST", "/heartbeat/mail/each", "", 400, 0, 1, checks.Warn},
+		"a stop of all":                {"POST", "/heartbeat/mail/each", "STOPPING=1", 204, 1, 0, checks.Warn},
 		"a worker that is none":        {"POST", "/heartbeat/mail/each/b", "", 404, 0, 1, checks.Warn},
 		"a worker with no name":        {"POST", "/heartbeat/mail/each/%20", "", 400, 0, 1, checks.Warn},
 		"a body that says nothing":     {"POST", "/heartbeat/mail/queue", "hello", 400, 0, 1, checks.Warn},

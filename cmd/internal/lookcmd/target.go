@@ -78,8 +78,14 @@ func byUnixSocket(t host.Target) (host.Target, func(), error) {
 	}
 	done := func() { _ = os.RemoveAll(dir) } // our own, in the temporary folder
 	t.PIDFile = filepath.Join(dir, "who listens on "+filepath.Base(t.UnixListeners[0]))
-	if found.Peer > 1 { // 1 is systemd, which listens on behalf of others
-		if err := os.WriteFile(t.PIDFile, []byte(strconv.Itoa(found.Peer)), 0o600); err != nil {
+	// Whoever holds it now, if that may be seen; else who began to listen, who may
+	// have ended since, as a server's first process does.
+	owner, err := host.OwnerOf(t.UnixListeners[0])
+	if err != nil || owner == 0 {
+		owner = found.Peer
+	}
+	if owner > 1 { // 1 is systemd, which listens on behalf of others
+		if err := os.WriteFile(t.PIDFile, []byte(strconv.Itoa(owner)), 0o600); err != nil {
 			done()
 			return t, nil, err
 		}
