@@ -27,6 +27,9 @@ const (
 
 // listenerProofs appends all that the facts about one declared listener prove.
 func listenerProofs(f *checks.ListenerFacts, b beside, out []Proof) []Proof {
+	if p, ok := neverBound(f); ok {
+		return append(out, because(p, nil, f.Host))
+	}
 	if !f.MainAlive || !f.EverListening { // main's absence, and its start, are judged by its workers
 		return out
 	}
@@ -36,6 +39,17 @@ func listenerProofs(f *checks.ListenerFacts, b beside, out []Proof) []Proof {
 		}
 	}
 	return out
+}
+
+// neverBound decides P10 of one listener: it is declared, and main has not bound it
+// by the start deadline. Nobody saw this main listen there, so that it may be a
+// mistake in the declaration: a ticket.
+func neverBound(f *checks.ListenerFacts) (Proof, bool) {
+	if f.Listening || f.EverListening || !f.MainAlive || f.AbsentFor < startDeadline {
+		return Proof{}, false
+	}
+	return Proof{Rule: "P10", Cause: CausePortUnbound, Verdict: Degraded, Ago: f.AbsentFor,
+		Text: fmt.Sprintf("%s is declared, and has been bound by nobody for %s", f.Listener, round(f.AbsentFor))}, true
 }
 
 // unbound decides P2: no LISTEN in 3 dumps over 150 ms, loopback refused, and the

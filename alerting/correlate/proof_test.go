@@ -129,8 +129,9 @@ func TestProveWorkers_AtEachBoundary(t *testing.T) {
 		{"P12 for 8 s", func(f *checks.WorkerFacts) { f.Main.State, f.Main.StoppedFor = checks.ProcStopped, 8*sec }, "P12 main_frozen degraded ticket"},
 		{"P12, ours fails, seen once", with(local(checks.LocalUnanswered, 1, sec), func(f *checks.WorkerFacts) { f.Main.State, f.Main.StoppedFor = checks.ProcStopped, 99*ms }), "none"},
 		{"P12, ours fails, seen twice", with(local(checks.LocalUnanswered, 1, sec), func(f *checks.WorkerFacts) { f.Main.State, f.Main.StoppedFor = checks.ProcStopped, 100*ms }), "P12 main_frozen down page"},
-		{"P1k one slot", func(f *checks.WorkerFacts) { f.LoopingSlots = 1 }, "P1k workers_crash_looping degraded ticket"},
-		{"P1k three slots", func(f *checks.WorkerFacts) { f.LoopingSlots = 3 }, "P1k workers_crash_looping degraded page"},
+		{"P1k one slot", func(f *checks.WorkerFacts) { f.LoopingSlots, f.Serving = 1, 3 }, "P1k workers_crash_looping degraded ticket"},
+		{"P1k while all serve: something else fails", func(f *checks.WorkerFacts) { f.LoopingSlots = 3 }, "none"},
+		{"P1k three slots", func(f *checks.WorkerFacts) { f.LoopingSlots, f.Serving = 3, 1 }, "P1k workers_crash_looping degraded page"},
 		{"P4 one exit", func(f *checks.WorkerFacts) { f.Serving, f.Main.State, f.MainDeaths = 0, checks.ProcGone, 1 }, "none"},
 		{"P4 two exits", func(f *checks.WorkerFacts) { f.Serving, f.Main.State, f.MainDeaths = 0, checks.ProcGone, 2 }, "P4 main_crash_looping down page"},
 		{"P4 two exits and the third serves", func(f *checks.WorkerFacts) { f.MainDeaths = 2 }, "none"},
@@ -170,6 +171,8 @@ func TestProveListener_AtEachBoundary(t *testing.T) {
 		{"P5 for 3 s", queue(3, 3*sec, checks.LocalUnanswered), "P5 accept_queue_stuck down page"},
 		{"P5, ours was accepted", queue(3, 3*sec, checks.LocalAccepted), "none"},
 		{"P5, ours was not made", queue(3, 3*sec, ""), "none"},
+		{"P10 declared and not bound for 59 s", func(f *checks.ListenerFacts) { f.Listening, f.EverListening, f.AbsentFor = false, false, 59*sec }, "none"},
+		{"P10 declared and not bound for 60 s", func(f *checks.ListenerFacts) { f.Listening, f.EverListening, f.AbsentFor = false, false, 60*sec }, "P10 port_unbound degraded ticket"},
 		{"P5 full in 1 dump", func(f *checks.ListenerFacts) { f.FullDumps, f.Local, f.LocalFails = 1, checks.LocalUnanswered, 2 }, "none"},
 		{"P5 full, ours failed once", func(f *checks.ListenerFacts) { f.FullDumps, f.Local, f.LocalFails = 2, checks.LocalUnanswered, 1 }, "none"},
 		{"P5 full in 2 dumps", func(f *checks.ListenerFacts) {
@@ -236,7 +239,7 @@ func TestProve_SentencesNameWhatAPersonNeeds(t *testing.T) {
 	tracer := with(frozen(1, 6*time.Second), func(f *checks.WorkerFacts) { f.Workers[0].Traced, f.Workers[0].Tracer = true, "strace 4711" })
 	cgroup := with(frozen(1, 6*time.Second), func(f *checks.WorkerFacts) { f.Workers[0].CgroupFrozen = true })
 	oom := func(f *checks.WorkerFacts) {
-		f.LoopingSlots, f.OOMKills, f.Exits = 1, 1, map[string]int{"SIGKILL": 3, "unknown": 1}
+		f.LoopingSlots, f.Serving, f.OOMKills, f.Exits = 1, 3, 1, map[string]int{"SIGKILL": 3, "unknown": 1}
 	}
 	for _, row := range []struct {
 		is      func(*checks.WorkerFacts)

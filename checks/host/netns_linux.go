@@ -95,6 +95,10 @@ func (o *Observer) enterSpace(t *target, path string) {
 		return
 	case gone(err) && t.cfg.NetNS == "":
 		return // main ended just now
+	case gone(err) && t.status == MainAlive && w.space != nil:
+		return // only its name is gone: its processes live on in it
+	case gone(err) && t.status == MainAlive:
+		w.fault = fmt.Errorf("network namespace %s is not there, though main runs: without netns it is looked for where main is", path)
 	case gone(err):
 		w.space, w.left = nil, true // nobody listens in a namespace that is not there
 	case err != nil:
