@@ -41,10 +41,7 @@ func some(p Proof, f *checks.WorkerFacts, b beside, k, well int) Proof {
 // badly within 60 s, while others serve.
 func partialLoop(f *checks.WorkerFacts, b beside) (Proof, bool) {
 	k := f.LoopingSlots
-	// While all that should be there serve, what fails is something else that main
-	// runs: a script, a helper.
-	whole := f.Expected > 0 && f.Serving >= f.Expected
-	if k == 0 || f.Serving == 0 || whole || !judgedByProcess(f, b) {
+	if k == 0 || f.Serving == 0 || !judgedByProcess(f, b) {
 		return Proof{}, false
 	}
 	text := fmt.Sprintf("main %s, %d of %d worker slots crash-loop for %s", f.Main.State, k, workersOf(f, k), round(f.LoopingFor))

@@ -130,7 +130,6 @@ func TestProveWorkers_AtEachBoundary(t *testing.T) {
 		{"P12, ours fails, seen once", with(local(checks.LocalUnanswered, 1, sec), func(f *checks.WorkerFacts) { f.Main.State, f.Main.StoppedFor = checks.ProcStopped, 99*ms }), "none"},
 		{"P12, ours fails, seen twice", with(local(checks.LocalUnanswered, 1, sec), func(f *checks.WorkerFacts) { f.Main.State, f.Main.StoppedFor = checks.ProcStopped, 100*ms }), "P12 main_frozen down page"},
 		{"P1k one slot", func(f *checks.WorkerFacts) { f.LoopingSlots, f.Serving = 1, 3 }, "P1k workers_crash_looping degraded ticket"},
-		{"P1k while all serve: something else fails", func(f *checks.WorkerFacts) { f.LoopingSlots = 3 }, "none"},
 		{"P1k three slots", func(f *checks.WorkerFacts) { f.LoopingSlots, f.Serving = 3, 1 }, "P1k workers_crash_looping degraded page"},
 		{"P4 one exit", func(f *checks.WorkerFacts) { f.Serving, f.Main.State, f.MainDeaths = 0, checks.ProcGone, 1 }, "none"},
 		{"P4 two exits", func(f *checks.WorkerFacts) { f.Serving, f.Main.State, f.MainDeaths = 0, checks.ProcGone, 2 }, "P4 main_crash_looping down page"},

@@ -62,7 +62,9 @@ func (t *Tracker) around(f *checks.WorkerFacts, s *host.Snapshot, a Answer, now 
 	if !enough {
 		f.BelowFor = max(0, now-t.below)
 	}
-	if n, since := t.slots.looping(now, t.youngest()); n > 0 && !f.MainServes {
+	// Beside workers that all live, what fails is something else that main runs.
+	lost := t.lost != 0 && now-t.lost <= loopWithin || f.Serving < f.Expected
+	if n, since := t.slots.looping(now, t.youngest()); n > 0 && lost && !f.MainServes {
 		// In a fast loop births are met before the deaths that made room for them.
 		f.LoopingSlots, f.LoopingFor = min(n, max(f.Expected, 1)), now-since
 	}

@@ -138,6 +138,9 @@ func (t *Tracker) death(s *host.Snapshot, e *host.Event) (served bool) {
 		t.unsteady = true
 	}
 	t.pending = append(t.pending, vacancy{e.At, bad || !old})
+	if bad && m.served {
+		t.lost = e.At
+	}
 	if bad {
 		if t.served { // too early to have learnt how many there should be: as many as there were
 			t.expected = max(t.expected, t.first)

@@ -227,3 +227,18 @@ func TestTracker_OneUnreadableProcessHidesNobodyElse(t *testing.T) {
 		t.Errorf("proof %q, want P1d: nothing but a helper is left", p.proof)
 	}
 }
+
+// A script that main runs beside its workers, and that fails each time, is none of
+// them (uwsgi's attached daemons, a cron-like child).
+func TestChain_AScriptThatFailsBesideHealthyWorkersIsNoLoop(t *testing.T) {
+	p := four()
+	for range 20 {
+		i := p.child(p.now)
+		p.pass(300 * ms)
+		p.die(i, host.Exit{Known: true, Code: 1})
+		p.pass(3 * time.Second)
+	}
+	if p.proof != "" || p.facts.LoopingSlots != 0 || p.facts.Serving != 4 {
+		t.Errorf("proof %q, %d slots loop, %d serve; want none, 0, 4", p.proof, p.facts.LoopingSlots, p.facts.Serving)
+	}
+}

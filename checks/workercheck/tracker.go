@@ -75,10 +75,11 @@ type generation struct {
 	served    bool
 	crashed   bool // a worker died badly since one last served
 	expected  int
-	first     int       // the most workers alive that were born with main
-	steady    []host.ID // who served when the number was last steady
-	unsteady  bool      // one of steady died abnormally since
-	counted   bool      // the first serving worker was seen
+	first     int           // the most workers alive that were born with main
+	lost      time.Duration // when a worker that had served died badly, last; 0 if none has
+	steady    []host.ID     // who served when the number was last steady
+	unsteady  bool          // one of steady died abnormally since
+	counted   bool          // the first serving worker was seen
 	noneLooks int
 	lastSome  time.Duration // when someone was last known to serve
 	lastBirth time.Duration // lower bound
