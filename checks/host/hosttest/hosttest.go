@@ -309,6 +309,7 @@ func runWorker() {
 				debug.SetGCPercent(-1) // it would wait for this thread
 				// No preemption: it would be a voluntary switch.
 				check(unix.PthreadSigmask(unix.SIG_BLOCK, &unix.Sigset_t{Val: [16]uint64{1 << (syscall.SIGURG - 1)}}, nil))
+				//lint:ignore SA5002 a worker that spins is what is asked for
 				for {
 				}
 			}()
