@@ -75,7 +75,7 @@ type generation struct {
 	served    bool
 	crashed   bool // a worker died badly since one last served
 	expected  int
-	first     int           // the most workers alive that were born with main
+	first     int           // the most workers serving that were born with main
 	lost      time.Duration // when a worker that had served died badly, last; 0 if none has
 	steady    []host.ID     // who served when the number was last steady
 	unsteady  bool          // one of steady died abnormally since
@@ -234,12 +234,12 @@ func (t *Tracker) learnExpected(s *host.Snapshot, workers []checks.Process) {
 	stable, first, serving, steady := 0, 0, []host.ID{}, true
 	for i := range workers {
 		w, p := &s.Workers[i], &workers[i]
-		if p.Role == checks.RoleWorker && p.State == checks.ProcAlive && (w.Listens || w.FDsUnknown) && w.Born-s.Main.Process.Born < firstBatch {
-			first++
-		}
 		if !p.Serving {
 			steady = steady && p.Role != checks.RoleWorker
 			continue
+		}
+		if w.Born-s.Main.Process.Born < firstBatch {
+			first++
 		}
 		serving = append(serving, w.ID)
 		held := w.Age - t.youngest()
